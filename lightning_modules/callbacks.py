@@ -1,0 +1,116 @@
+"""What a person sees of a run while it trains."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import lightning
+from lightning.pytorch.callbacks import Callback
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from lightning_modules.split_module import SplitModule
+
+WARM_UP = 5  # steps that tell nothing: allocators, thread pools, compilers
+ESTIMATE_AFTER = 25  # steps until the total time can be told
+REFRESH_SECONDS = 0.2
+
+
+class TrainingProgress(Callback):
+    """One bar for the whole run (without a terminal, a line an epoch), and an early estimate of the total time."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.began = 0.0
+        self.shown = 0.0
+        self.epochs_shown = 0
+        self.bar: Progress | None = None
+        self.terminal = sys.stdout.isatty()
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: SplitModule) -> None:  # type: ignore[override]
+        self.epochs_shown = len(pl_module.history)
+        if not trainer.is_global_zero:
+            return
+        self.total = int(trainer.estimated_stepping_batches)
+        if self.terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                refresh_per_second=4,
+            )
+            self.task = self.bar.add_task("training", total=self.total, completed=trainer.global_step)
+            self.bar.start()
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any) -> None:
+        if not trainer.is_global_zero:
+            return
+        self.steps += 1
+        now = time.perf_counter()
+        if self.steps == WARM_UP:
+            self.began = now
+        elif self.steps == WARM_UP + ESTIMATE_AFTER:
+            per_step = (now - self.began) / ESTIMATE_AFTER
+            left = (self.total - trainer.global_step) * per_step
+            self.say(
+                f"about {duration(left)} for the remaining {self.total - trainer.global_step:,} steps "
+                f"({per_step * 1000:.1f} ms a step)"
+            )
+        if self.bar is not None and now - self.shown > REFRESH_SECONDS:
+            self.bar.update(self.task, completed=trainer.global_step)
+            self.shown = now
+
+    def show_epochs(self, trainer: lightning.Trainer, pl_module: SplitModule) -> None:
+        """A line for every epoch since the last look (the module closes an epoch's books after the callbacks' turn)."""
+        for epoch in pl_module.history[self.epochs_shown :] if trainer.is_global_zero else []:
+            figures = "  ".join(f"{name} {value:.4f}" for name, value in epoch.items() if name != "epoch")
+            line = f"epoch {int(epoch['epoch']) + 1}/{trainer.max_epochs}  {figures}"
+            if self.bar is not None:
+                self.bar.update(self.task, completed=trainer.global_step, description=line)
+            else:
+                self.say(line)
+        self.epochs_shown = len(pl_module.history)
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: SplitModule) -> None:  # type: ignore[override]
+        self.show_epochs(trainer, pl_module)
+
+    def say(self, line: str) -> None:
+        """A line above the bar, or a plain one."""
+        if self.bar is not None:
+            self.bar.console.print(line, highlight=False)
+        else:
+            print(line, flush=True)
+
+    def stop(self) -> None:
+        """Give the terminal back."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: SplitModule) -> None:  # type: ignore[override]
+        self.show_epochs(trainer, pl_module)
+        self.stop()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
+    ) -> None:
+        self.stop()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    Example:
+        >>> duration(75), duration(4000)
+        ('1 min 15 s', '1 h 7 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

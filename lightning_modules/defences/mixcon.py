@@ -1,0 +1,76 @@
+"""MixCon (Eq. 1): pull representations of *different* classes together, and let β keep them from becoming one point."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from errors import UserError
+from lightning_modules.defences.base import Defence
+from lightning_modules.defences.pairs import same_class, squared_distances, unit_norm
+
+# Convex functions of the squared distance on (0, ∞) that go to infinity at both ends, as the paper asks of the family.
+PENALTY_FAMILY: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "inverse": lambda distance, beta: distance + beta / distance,  # Eq. 1; least at √β
+    "log": lambda distance, beta: distance - beta * distance.log(),  # least at β
+    "inverse-square": lambda distance, beta: distance + beta / distance.square(),  # least at (2β)^⅓
+}
+
+
+def mixcon_pairs(y: Tensor) -> Tensor:
+    """Which pairs Eq. 1 sums over, (B,) → (B, B): the i-th example of a class with the i-th of every other, i ≤ p.
+
+    p is the size of the smallest class that is present, so ragged classes lose their surplus, as in the paper.
+    """
+    same = same_class(y)
+    rank = same.tril(-1).sum(dim=1)  # (B,) how many of its class stand before it: i − 1
+    among_first_p = rank < same.sum(dim=1).min()
+    return (rank[:, None] == rank[None, :]) & ~same & among_first_p[:, None] & among_first_p[None, :]
+
+
+def mixcon_loss(
+    z: Tensor, y: Tensor, beta: float, epsilon: float = 1e-6, family: str = "inverse", normalise: bool = True
+) -> Tensor:
+    """The mean of `dist + β/dist` over all pairs of Eq. 1, a scalar.
+
+    A batch with a single class has no pairs: the result is NaN, never a silent zero.
+
+    Args:
+        z: cut-layer representations (B, …).
+        y: classes (B,).
+        beta: β ≥ 0, what keeps the classes apart.
+        epsilon: squared distances are clamped to [ε, 1/ε].
+        family: the function of the distance, a key of `PENALTY_FAMILY`.
+        normalise: whether representations are scaled to unit ℓ2 norm first, as the paper does in practice.
+
+    Example:
+        >>> z, y = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        >>> mixcon_loss(z, y, beta=1.0)  # dist = 2, so 2 + 1/2
+        tensor(2.5000)
+    """
+    pairs = mixcon_pairs(y)
+    distance = squared_distances(unit_norm(z) if normalise else z.flatten(1))
+    # pairs that do not count are set to 1 before anything divides by them, so that they cannot poison the gradient
+    distance = torch.where(pairs, distance, 1.0).clamp(epsilon, 1 / epsilon)
+    return torch.where(pairs, PENALTY_FAMILY[family](distance, beta), 0.0).sum() / pairs.sum()
+
+
+class MixCon(Defence):
+    """MixCon as a defence of the cut layer. See `mixcon_loss` for the arguments."""
+
+    name = "mixcon"
+    active = True
+
+    def __init__(
+        self, beta: float = 1e-4, epsilon: float = 1e-6, family: str = "inverse", normalise: bool = True
+    ) -> None:
+        super().__init__()
+        if family not in PENALTY_FAMILY:
+            raise UserError(f"family must be one of {', '.join(PENALTY_FAMILY)}; got {family}")
+        self.beta, self.epsilon, self.family, self.normalise = beta, epsilon, family, normalise
+
+    def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        return mixcon_loss(z, y, self.beta, self.epsilon, self.family, self.normalise)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, epsilon={self.epsilon}, family={self.family}, normalise={self.normalise}"

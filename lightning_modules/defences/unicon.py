@@ -1,0 +1,44 @@
+"""UniCon, the strawman of MixCon's appendix D.1: pull representations *within* a class together."""
+
+import torch
+from torch import Tensor
+
+from lightning_modules.defences.base import Defence
+from lightning_modules.defences.pairs import same_class, squared_distances, unit_norm
+
+
+def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
+    """The mean squared distance within a class, averaged over the classes that have a pair, a scalar.
+
+    A batch in which no class has two examples has no pairs: the result is NaN, never a silent zero.
+
+    Args:
+        z: cut-layer representations (B, …).
+        y: classes (B,).
+        normalise: whether representations are scaled to unit ℓ2 norm first, as for MixCon.
+
+    Example:
+        >>> unicon_loss(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([3, 3]))
+        tensor(2.)
+    """
+    same = same_class(y)
+    size = same.sum(dim=1)  # (B,) examples in the class of each example
+    paired = size > 1
+    classes = torch.where(paired, 1 / size, 0.0).sum()  # each class of n counts n · 1/n
+    weight = torch.where(paired, 1 / (size * (size - 1)).clamp_min(1), 0.0)  # (B,)
+    distance = squared_distances(unit_norm(z) if normalise else z.flatten(1))
+    return (torch.where(same, distance, 0.0) * weight[:, None].to(distance)).sum() / classes.to(distance)
+
+
+class UniCon(Defence):
+    """UniCon as a defence of the cut layer. See `unicon_loss` for the argument."""
+
+    name = "unicon"
+    active = True
+
+    def __init__(self, normalise: bool = True) -> None:
+        super().__init__()
+        self.normalise = normalise
+
+    def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        return unicon_loss(z, y, self.normalise)

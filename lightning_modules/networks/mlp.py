@@ -1,0 +1,32 @@
+"""The synthetic experiment's MLP, 10 → 500 → 2 → 100 → 2, cut where the representation is a point of the plane."""
+
+from itertools import pairwise
+
+from torch import nn
+
+from errors import UserError
+from lightning_modules.networks.split import Architecture, network
+
+HIDDEN, PLANE = 500, 2
+HEADS = {"default": (100,), "deeper": (100, 100, 100), "wider": (2048,)}  # the widths between the cut and the logits
+
+
+@network("mlp")
+def mlp(shape: tuple[int, ...], classes: int, head: str) -> Architecture:
+    """The MLP's layers; block 2 ends with the 2nd fully-connected layer, `fc2`, z ∈ R²."""
+    if len(shape) != 1:
+        raise UserError(
+            f"the network mlp takes vectors; these inputs are {shape} (channels, height, width). "
+            f"Try --network lenet or vgg16"
+        )
+    if head not in HEADS:
+        raise UserError(f"head must be one of {', '.join(HEADS)}; got {head}")
+    widths = [shape[0], HIDDEN, PLANE, *HEADS[head]]
+    net = Architecture()
+    for number, (before, after) in enumerate(pairwise(widths), start=1):
+        if number > 1:
+            net.add(f"relu{number - 1}", nn.ReLU())
+        net.add(f"fc{number}", nn.Linear(before, after), ends_block=True)
+    net.add(f"relu{len(widths) - 1}", nn.ReLU())
+    net.add(f"fc{len(widths)}", nn.Linear(widths[-1], classes))
+    return net

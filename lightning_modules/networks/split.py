@@ -1,0 +1,104 @@
+"""SplitNetwork: `encoder` (the client's part) and `head` (the server's), cut out of one list of named layers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from errors import UserError
+
+
+@dataclass
+class Architecture:
+    """A whole network as named layers, before anyone has cut it.
+
+    Args:
+        layers: every layer by name, in the order they run.
+        blocks: the name of the last layer of each block, so that `cut=2` means "after the 2nd block".
+    """
+
+    layers: dict[str, nn.Module] = field(default_factory=dict)
+    blocks: list[str] = field(default_factory=list)
+
+    def add(self, name: str, layer: nn.Module, ends_block: bool = False) -> None:
+        """Append one layer; `ends_block` makes it a place that `cut=<number>` can mean."""
+        self.layers[name] = layer
+        if ends_block:
+            self.blocks.append(name)
+
+
+class SplitNetwork(nn.Module):
+    """`forward(x) = head(encoder(x))`; the output of `encoder` is the cut layer z.
+
+    Args:
+        architecture: the network's layers.
+        cut: a block's number (1 is the first), or the name of the last layer that the client runs.
+    """
+
+    def __init__(self, architecture: Architecture, cut: int | str) -> None:
+        super().__init__()
+        names = list(architecture.layers)
+        self.cut_layer = find_cut(architecture, cut)
+        after = names.index(self.cut_layer) + 1
+        self.encoder = nn.Sequential()
+        self.head = nn.Sequential()
+        for position, (name, layer) in enumerate(architecture.layers.items()):
+            (self.encoder if position < after else self.head).add_module(name, layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(x))
+        return logits
+
+
+def find_cut(architecture: Architecture, cut: int | str) -> str:
+    """The name of the cut layer that a block number or a layer name stands for."""
+    names = list(architecture.layers)[:-1]  # the last layer gives the logits: the server must keep at least that one
+    if str(cut) in names:
+        return str(cut)
+    if str(cut).isdigit() and 1 <= int(cut) <= len(architecture.blocks):
+        return architecture.blocks[int(cut) - 1]
+    raise UserError(
+        f"cut must be a block from 1 to {len(architecture.blocks)} or one of the layers {', '.join(names)}; got {cut}"
+    )
+
+
+Builder = Callable[[tuple[int, ...], int, str], Architecture]
+NETWORKS: dict[str, Builder] = {}
+
+
+def network(name: str) -> Callable[[Builder], Builder]:
+    """Register `build(shape, classes, head) -> Architecture` under a name that `--network` takes."""
+
+    def register(builder: Builder) -> Builder:
+        NETWORKS[name] = builder
+        return builder
+
+    return register
+
+
+def build_network(
+    name: str, shape: tuple[int, ...], classes: int, cut: int | str = 2, head: str = "default"
+) -> SplitNetwork:
+    """A freshly initialised split network for inputs of `shape` (without the batch dimension).
+
+    Example:
+        >>> network = build_network("lenet", (1, 28, 28), classes=10, cut=2)
+        >>> network.cut_layer
+        'pool2'
+    """
+    if name not in NETWORKS:
+        near = difflib.get_close_matches(name, NETWORKS, n=1, cutoff=0.4)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UserError(f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}")
+    return SplitNetwork(NETWORKS[name](tuple(shape), classes, head), cut)
+
+
+def only_default_head(network_name: str, head: str) -> None:
+    """Refuse a head that this network does not have."""
+    if head != "default":
+        raise UserError(
+            f"head must be default for the network {network_name}; got {head} (only mlp has deeper and wider heads)"
+        )

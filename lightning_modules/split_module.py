@@ -1,0 +1,170 @@
+"""SplitModule: one LightningModule that trains every split network, with cross-entropy + λ · penalty(cut layer)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lightning
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from errors import UserError
+from lightning_modules.defences import DEFENCES
+from lightning_modules.networks import build_network
+
+
+class SplitModule(lightning.LightningModule):
+    """A split network, its defence and how both are trained; plain arguments, so that a checkpoint rebuilds it.
+
+    Args:
+        network: the network's registry name.
+        shape: the shape of one input.
+        classes: how many classes there are.
+        cut: where the network is cut, a block's number or a layer's name.
+        head: the head's variant (`default`, and for the MLP `deeper` and `wider`).
+        defence: the defence's name.
+        defence_options: the defence's own arguments, such as β.
+        lam: λ, the weight of the penalty.
+        lr: SGD's learning rate.
+        momentum: SGD's momentum.
+        weight_decay: SGD's weight decay.
+        milestones: epochs after which the learning rate is multiplied by `gamma`.
+        gamma: that factor.
+        seed: what every epoch's randomness follows from.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        shape: list[int],
+        classes: int,
+        cut: int | str = 2,
+        head: str = "default",
+        defence: str = "none",
+        defence_options: dict[str, Any] | None = None,
+        lam: float = 0.0,
+        lr: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        milestones: list[int] | None = None,
+        gamma: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.network = build_network(network, tuple(shape), classes, cut, head)
+        self.defence = DEFENCES[defence](**(defence_options or {}))
+        self.lam = lam
+        self.penalised = self.defence.active and lam > 0
+        # the smallest and the largest penalty of any step, for `check_penalty_moved`
+        self.register_buffer("penalty_range", torch.tensor([math.inf, -math.inf]))
+        self.penalty_range: Tensor
+        # every epoch's figures, kept in the checkpoint, so that a resumed run has the whole curve
+        self.history: list[dict[str, float]] = []
+        self._sums: dict[str, Tensor] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The server's logits for inputs x (B, …): the head sees what the defence releases."""
+        logits: Tensor = self.network.head(self.encode(x))
+        return logits
+
+    def encode(self, x: Tensor) -> Tensor:
+        """What leaves the client for inputs x (B, …): the released cut layer."""
+        return self.defence.release(self.network.encoder(x))
+
+    # ------------------------------------------------------------------ training
+
+    def on_train_epoch_start(self) -> None:
+        # One seed an epoch (and a rank): a run resumed at epoch k draws what an unbroken run draws there.
+        torch.manual_seed((self.hparams["seed"] * 1_000_003 + self.current_epoch) * 1009 + self.global_rank)
+        self._sums["train"] = torch.zeros(4, device=self.device)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        x, y = batch
+        z = self.network.encoder(x)
+        logits = self.network.head(self.defence.release(z))
+        loss = F.cross_entropy(logits, y)
+        penalty = self.defence.penalty(z, y, x) if self.penalised else loss.new_zeros(())
+        with torch.no_grad():
+            self.tally("train", logits, y, loss, penalty)
+            if self.penalised:
+                torch.minimum(self.penalty_range[0], penalty.float(), out=self.penalty_range[0])
+                torch.maximum(self.penalty_range[1], penalty.float(), out=self.penalty_range[1])
+        return loss + self.lam * penalty if self.penalised else loss
+
+    def tally(self, stage: str, logits: Tensor, y: Tensor, loss: Tensor, penalty: Tensor) -> None:
+        """Add one batch to the stage's sums, on the device: examples, loss, penalty, correct answers."""
+        count = len(y)
+        correct = (logits.argmax(dim=1) == y).sum()
+        self._sums[stage] += torch.stack([correct.new_tensor(count), loss * count, penalty * count, correct])
+
+    def on_train_epoch_end(self) -> None:
+        _, loss, penalty, accuracy = self.means("train")
+        figures = {"train/loss": loss, "train/accuracy": accuracy}
+        if self.penalised:
+            figures[f"train/{self.defence.name}"] = penalty  # a defence logs its own quantity
+        self.log_dict(figures)
+        validation = {
+            name: float(value) for name, value in self.trainer.callback_metrics.items() if name.startswith("val/")
+        }
+        self.history.append({"epoch": self.current_epoch, **figures, **validation})
+        if not math.isfinite(loss + penalty):
+            what = "cross-entropy" if not math.isfinite(loss) else f"the {self.defence.name} penalty"
+            raise UserError(
+                f"{what} is no longer a finite number in epoch {self.current_epoch}: "
+                f"lower --lr or --lambda, raise --epsilon, or use batches with at least two examples of two classes"
+            )
+
+    def means(self, stage: str) -> tuple[float, float, float, float]:
+        """(examples, mean loss, mean penalty, accuracy) of the epoch, over all devices."""
+        gathered = torch.as_tensor(self.all_gather(self._sums[stage]))
+        sums = gathered.view(-1, 4).sum(dim=0).double().tolist()
+        count = max(sums[0], 1.0)
+        return sums[0], sums[1] / count, sums[2] / count, sums[3] / count
+
+    def check_penalty_moved(self) -> None:
+        """Refuse a run whose penalty was switched on and did nothing: the worst bug of the field."""
+        low, high = self.penalty_range.tolist()
+        if self.penalised and self.global_step > 1 and not high - low > 1e-7 * abs(high):
+            raise UserError(
+                f"the {self.defence.name} penalty never moved: it was {high:.6g} in all {self.global_step} steps, "
+                f"so λ={self.lam:g} did nothing; representations may be dead or clamped (try another --lr, --epsilon or --cut)"
+            )
+
+    # ------------------------------------------------------------------ validation
+
+    def on_validation_epoch_start(self) -> None:
+        self._sums["val"] = torch.zeros(4, device=self.device)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        x, y = batch
+        logits = self(x)
+        self.tally("val", logits, y, F.cross_entropy(logits, y), logits.new_zeros(()))
+
+    def on_validation_epoch_end(self) -> None:
+        _, loss, _, accuracy = self.means("val")
+        self.log_dict({"val/loss": loss, "val/accuracy": accuracy})
+
+    # ------------------------------------------------------------------ checkpoint and optimiser
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["history"] = self.history
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.history = list(checkpoint["history"])
+
+    def configure_optimizers(self) -> Any:
+        options = self.hparams
+        optimiser = torch.optim.SGD(
+            self.network.parameters(),
+            lr=options["lr"],
+            momentum=options["momentum"],
+            weight_decay=options["weight_decay"],
+            fused=True,  # one call a step instead of a loop over the parameters
+        )
+        if not options["milestones"]:
+            return optimiser
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])
+        return {"optimizer": optimiser, "lr_scheduler": schedule}

@@ -1,0 +1,1 @@
+"""What a person looks at: tables and figures, made from results, never from a model."""

@@ -1,0 +1,68 @@
+"""A run's pictures: its training curve, and the representations of a cut layer that is a plane (MixCon's Figure 2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#f0e442",
+    "#000000",
+)  # told apart by the colour-blind
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure to a temporary name and move it."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.png")
+    try:
+        figure.savefig(temporary, dpi=140)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Loss, accuracy and the defence's own quantity against the epoch."""
+    names = [name for name in history[0] if name != "epoch"] if history else []
+    own = [name for name in names if name.split("/")[1] not in ("loss", "accuracy")]
+    panels = [
+        ("loss", [n for n in names if n.endswith("/loss")]),
+        ("accuracy", [n for n in names if n.endswith("/accuracy")]),
+    ]
+    panels += [(name.split("/")[1] + " penalty", [name]) for name in own]
+    figure = Figure(figsize=(4.2 * len(panels), 3.2), layout="constrained")
+    for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for colour, name in zip(COLOURS, lines, strict=False):
+            epochs = [(epoch["epoch"] + 1, epoch[name]) for epoch in history if name in epoch]
+            axes.plot(*zip(*epochs, strict=True), marker=".", color=colour, label=name.split("/")[0])
+        axes.set(title=title, xlabel="epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+        if len(lines) > 1:
+            axes.legend()
+    save(figure, path)
+
+
+def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Path) -> None:
+    """A scatter of representations z (N, 2), coloured by class, a panel for each moment."""
+    figure = Figure(figsize=(4.2 * len(panels), 4), layout="constrained")
+    for axes, (title, (z, y)) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for c in y.unique().tolist():
+            points = z[y == c].cpu()
+            axes.scatter(
+                points[:, 0], points[:, 1], s=12, alpha=0.7, color=COLOURS[c % len(COLOURS)], label=f"class {c}"
+            )
+        axes.set(title=title, xlabel="$h(x)_1$", ylabel="$h(x)_2$")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    save(figure, path)

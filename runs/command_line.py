@@ -1,0 +1,151 @@
+"""Command lines by jsonargparse: typed flags, `--config FILE`, `--print_config`, and one line for a wrong one."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+import typing
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import docstring_parser
+from jsonargparse import ArgumentError, ArgumentParser
+from lightning.pytorch import Trainer
+
+from errors import UserError
+from runs.config import TrainConfig
+
+FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
+OURS = {
+    "logger",
+    "callbacks",
+    "max_epochs",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_progress_bar",
+    "enable_model_summary",
+}
+OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hparams", "model_registry"}
+TRAINER_DEFAULTS: dict[str, Any] = {
+    "devices": 1,  # a run means the same on every machine; several devices are asked for
+    "num_sanity_val_steps": 0,
+    "deterministic": "warn",  # same seed, same machine: same weights, also on a GPU
+}
+# the Trainer's arguments that change what comes out, and so belong to a run's identity
+RESULT_CHANGING: tuple[str, ...] = (
+    "precision",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "devices",
+    "num_nodes",
+)
+RESULT_CHANGING += (
+    "limit_train_batches",
+    "max_steps",
+    "min_epochs",
+    "min_steps",
+    "max_time",
+    "overfit_batches",
+    "fast_dev_run",
+    "sync_batchnorm",
+)
+
+
+class Examples(argparse.RawDescriptionHelpFormatter):
+    """Help that leaves the examples as they are written."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "max_help_position": 28, "width": 120})
+
+
+def add_dataclass(parser: ArgumentParser, config: type) -> None:
+    """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
+    documented = docstring_parser.parse(config.__doc__ or "")
+    helps = {parameter.arg_name: parameter.description for parameter in documented.params}
+    hints = typing.get_type_hints(config)
+    defaults = vars(config())
+    for each in dataclasses.fields(config):
+        if each.name == "trainer":
+            continue
+        flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
+        default = defaults[each.name]
+        if hints[each.name] is bool and default is False:
+            parser.add_argument(flag, action="store_true", help=helps[each.name])
+        else:
+            parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
+
+
+def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
+    """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
+    parser = ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=Examples,
+        exit_on_error=False,
+    )
+    parser.add_argument(
+        "--config", action="config", help="a YAML file of flags; a flag on the command line wins over it"
+    )
+    add_dataclass(parser, TrainConfig)
+    parser.add_class_arguments(Trainer, "trainer", skip=OURS, instantiate=False)
+    parser.set_defaults({f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()})
+    return parser
+
+
+def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
+    """The config that a command line asks for."""
+    parsed = parser.parse_args(argv).as_dict()
+    parsed.pop("config", None)
+    fields = {
+        name: parsed.pop(FLAG_NAMES.get(name, name)) for name in (f.name for f in dataclasses.fields(TrainConfig))
+    }
+    standard = {f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()}
+    defaults = parser.get_defaults().as_dict()["trainer"]
+    fields["trainer"] = {
+        name: value
+        for name, value in fields["trainer"].items()
+        if value != defaults[name] or f"trainer.{name}" in standard
+    }
+    return TrainConfig(**fields)
+
+
+def result_changing(trainer: dict[str, Any]) -> dict[str, Any]:
+    """The Trainer arguments that a run's name must tell apart, less those at their default."""
+    return {
+        name: trainer[name]
+        for name in RESULT_CHANGING
+        if name in trainer and trainer[name] != TRAINER_DEFAULTS.get(name)
+    }
+
+
+def run_command(command: Callable[[], Any]) -> int:
+    """The exit code of a command: 0, 2 with one line for what the user can mend, 130 for Ctrl-C."""
+    quieten()
+    try:
+        command()
+    except (UserError, ArgumentError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; what was finished is kept, and the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message without its line breaks."""
+    return " ".join(str(error).split())
+
+
+def quieten() -> None:
+    """Leave the terminal to sweetspot: Lightning's banners and tips say nothing about this run."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="lightning")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -1,0 +1,155 @@
+"""TrainConfig: everything that defines one run, from flags and YAML files, and the name that follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from errors import UserError
+from lightning_modules.defences import DEFENCES, PENALTY_FAMILY
+
+
+def not_identity(default: Any) -> Any:
+    """A field that says where or how a run is made, not what it is: two runs that differ only here are the same run."""
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata={"identity": False})
+    return field(default=default, metadata={"identity": False})
+
+
+@dataclass
+class TrainConfig:
+    """One run.
+
+    Args:
+        lam: λ, the weight of the penalty on the cut layer; 0 is the vanilla network.
+        beta: β of MixCon, what keeps representations of different classes apart; 0 lets them collapse.
+        defence: the defence of the cut layer: mixcon, unicon or none.
+        family: MixCon's function of the squared distance d: inverse (the paper's d + β/d), log (d − β·log d) or
+            inverse-square (d + β/d²).
+        epsilon: squared distances are clamped to [ε, 1/ε].
+        normalise: whether the penalty sees representations scaled to unit norm, as the paper does in practice.
+        dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
+            embedded mnist-5k where mnist cannot be had.
+        network: the split network: lenet, vgg16, vgg16-bn or mlp.
+        cut: where the network is cut: after this block (a number), or after the layer of this name.
+        head: the server's part of mlp: default, deeper or wider.
+        epochs: passes over the training set.
+        batch_size: examples in one step, over all devices together; every batch is class-balanced.
+        lr: learning rate of SGD.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        milestones: epochs after which the learning rate is divided by 10.
+        validation_fraction: the part of the training set that is held out for the validation curve.
+        limit_train: use only so many training examples, class-balanced; 0 for all.
+        limit_test: use only so many test examples, class-balanced; 0 for all.
+        seed: everything random follows from it.
+        data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
+        out: the folder of all runs.
+        force: do a finished run again (an unfinished one is always continued).
+        trainer: arguments of Lightning's Trainer.
+    """
+
+    lam: float = 1.0
+    beta: float = 1e-4
+    defence: str = "mixcon"
+    family: str = "inverse"
+    epsilon: float = 1e-6
+    normalise: bool = True
+    dataset: str | None = None
+    network: str = "lenet"
+    cut: int | str = 2
+    head: str = "default"
+    epochs: int = 20
+    batch_size: int = 20
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    milestones: list[int] = field(default_factory=list)
+    validation_fraction: float = 0.05
+    limit_train: int = 0
+    limit_test: int = 0
+    seed: int = 0
+    data_root: str | None = not_identity(None)
+    out: str = not_identity("checkpoints")
+    force: bool = not_identity(False)
+    trainer: dict[str, Any] = not_identity({})
+
+    def __post_init__(self) -> None:
+        self.check()
+        if self.defence == "none" or self.lam == 0:
+            # one vanilla, whatever λ, β or defence were written beside it: there is nothing they could change
+            self.defence, self.lam = "none", 0.0
+        if self.defence != "mixcon":
+            self.beta, self.family, self.epsilon = 0.0, "inverse", TrainConfig.epsilon
+        if self.defence == "none":
+            self.normalise = True
+
+    def check(self) -> None:
+        """Refuse what cannot be meant, in one line that names the argument, the rule and the value."""
+        for flag, value in (
+            ("lambda", self.lam),
+            ("beta", self.beta),
+            ("lr", self.lr),
+            ("weight-decay", self.weight_decay),
+        ):
+            if not (math.isfinite(value) and value >= 0):
+                raise UserError(f"--{flag} must be a number of at least 0; got {value:g}")
+        for flag, count, least in (
+            ("epochs", self.epochs, 1),
+            ("batch-size", self.batch_size, 2),
+            ("limit-train", self.limit_train, 0),
+            ("limit-test", self.limit_test, 0),
+            ("seed", self.seed, 0),
+        ):
+            if count < least:
+                raise UserError(f"--{flag} must be at least {least}; got {count}")
+        if not 0 < self.epsilon < 1:
+            raise UserError(f"--epsilon must lie between 0 and 1; got {self.epsilon:g}")
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
+        if not 0 <= self.validation_fraction < 1:
+            raise UserError(f"--validation-fraction must lie in [0, 1); got {self.validation_fraction:g}")
+        if self.defence not in DEFENCES:
+            raise UserError(f"--defence must be one of {', '.join(sorted(DEFENCES))}; got {self.defence}")
+        if self.family not in PENALTY_FAMILY:
+            raise UserError(f"--family must be one of {', '.join(PENALTY_FAMILY)}; got {self.family}")
+
+    @property
+    def root(self) -> Path:
+        """Where datasets lie."""
+        return Path(self.data_root or os.environ.get("SWEETSPOT_DATA") or "data")
+
+    def defence_options(self) -> dict[str, Any]:
+        """The arguments of the defence itself."""
+        if self.defence == "mixcon":
+            return {"beta": self.beta, "epsilon": self.epsilon, "family": self.family, "normalise": self.normalise}
+        return {"normalise": self.normalise} if self.defence == "unicon" else {}
+
+    def describe_defence(self) -> str:
+        """The defence as a person says it."""
+        if self.defence == "none":
+            return "vanilla"
+        return f"{self.defence} λ={self.lam:g}" + (f" β={self.beta:g}" if self.defence == "mixcon" else "")
+
+    def identity(self, data_name: str, data_source: str, trainer: dict[str, Any]) -> dict[str, Any]:
+        """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
+        chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
+        # a file is known by its content, a dataset of torchvision by its name, wherever it was found
+        content = data_source if "sha256" in data_source else data_name
+        return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer}
+
+    def run_name(self, data_name: str, data_source: str, trainer: dict[str, Any]) -> str:
+        """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
+        identity = json.dumps(self.identity(data_name, data_source, trainer), sort_keys=True, default=str)
+        parts = [data_name, self.network, "vanilla" if self.defence == "none" else self.defence]
+        if self.defence != "none":
+            parts.append(f"l{self.lam:g}")
+        if self.defence == "mixcon":
+            parts.append(f"b{self.beta:g}")
+        return "-".join([*parts, f"s{self.seed}", hashlib.sha256(identity.encode()).hexdigest()[:8]])
