@@ -1,0 +1,156 @@
+"""How fast training is: our pipeline against the obvious one and against the limit, and what MixCon costs.
+
+    python benchmarks/train.py                  # full MNIST where it is under the data root, else the embedded digits
+    python benchmarks/train.py --data-root DIR --images 20000 --repeats 5
+
+All train the same LeNet5 at batch 100 on the same images, in turns, in one process; the best of the repeats counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)  # `train` must be train.py, not this file
+
+import lightning
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import ToTensor
+
+from datamodules import Arrays, TensorDataModule, load
+from datamodules.tensors import scaled
+from lightning_modules.networks import SplitNetwork, build_network
+from runs.command_line import quieten
+from runs.config import TrainConfig
+from runs.folder import Run
+from train import build_module, build_trainer
+
+BATCH = 100
+
+
+class PlainLeNet(lightning.LightningModule):
+    """LeNet5 in the Lightning loop that a tutorial writes."""
+
+    def __init__(self, network: SplitNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        x, y = batch
+        loss = F.cross_entropy(self.network(x), y)
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class Images(Dataset[tuple[Tensor, int]]):
+    """What torchvision's MNIST does with an item: a PIL image, then ToTensor."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.x, self.y, self.transform = x, y, ToTensor()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = Image.fromarray(self.x[index, 0].numpy(), mode=None)
+        return self.transform(image), int(self.y[index])
+
+
+def new_network() -> SplitNetwork:
+    torch.manual_seed(0)
+    return build_network("lenet", (1, 28, 28), 10)
+
+
+def obvious(arrays: Arrays) -> float:
+    """Seconds of one epoch: torchvision dataset, ToTensor, DataLoader, a plain Lightning loop."""
+    loader = DataLoader(Images(arrays.x_train, arrays.y_train), batch_size=BATCH, shuffle=True)
+    trainer = lightning.Trainer(
+        max_epochs=1,
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    began = time.perf_counter()
+    trainer.fit(PlainLeNet(new_network()), loader)
+    return time.perf_counter() - began
+
+
+def ours(arrays: Arrays, lam: float, folder: Path) -> float:
+    """Seconds of one epoch of `train.py`'s own module, data and Trainer, its logs and checkpoint included."""
+    config = TrainConfig(lam=lam, epochs=1, batch_size=BATCH, validation_fraction=0, trainer={"devices": 1})
+    datamodule = TensorDataModule(arrays, BATCH, validation_fraction=0)
+    module = build_module(config, datamodule)
+    trainer = build_trainer(config, Run(folder))
+    began = time.perf_counter()
+    trainer.fit(module, datamodule=datamodule)
+    return time.perf_counter() - began
+
+
+def limit(arrays: Arrays) -> float:
+    """Seconds of one epoch of a bare PyTorch loop over tensors that lie in memory, ready as floats."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    x, y = scaled(arrays.x_train).to(device), arrays.y_train.to(device)
+    network = new_network().to(device)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
+    began = time.perf_counter()
+    for indices in torch.randperm(len(y), device=device).split(BATCH):
+        loss = F.cross_entropy(network(x[indices]), y[indices])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-root", type=Path, default=Path(os.environ.get("SWEETSPOT_DATA") or "data"))
+    parser.add_argument("--images", type=int, default=60_000, help="how many training images at the most")
+    parser.add_argument("--repeats", type=int, default=3)
+    chosen = parser.parse_args()
+    quieten()
+    warnings.filterwarnings("ignore")
+    arrays = load(None, chosen.data_root)
+    arrays.x_train, arrays.y_train = arrays.x_train[: chosen.images], arrays.y_train[: chosen.images]
+    count = len(arrays.y_train)
+    folder = Path(os.environ.get("TMPDIR") or "/tmp") / f"sweetspot-benchmark-{os.getpid()}"
+    contestants: dict[str, Callable[[], float]] = {
+        "obvious": lambda: obvious(arrays),
+        "limit": lambda: limit(arrays),
+        "ours": lambda: ours(arrays, 0.0, folder / "vanilla"),
+        "mixcon": lambda: ours(arrays, 1.0, folder / "mixcon"),
+    }
+    print(
+        f"{arrays.name}, {count:,} images, batch {BATCH}, {torch.get_num_threads()} threads, best of {chosen.repeats}"
+    )
+    seconds = dict.fromkeys(contestants, float("inf"))
+    for repeat in range(chosen.repeats):
+        for name, contestant in contestants.items():
+            seconds[name] = min(seconds[name], contestant())
+            print(f"  round {repeat + 1}, {name}: best {count / seconds[name]:,.0f} images/s", flush=True)
+    rate = {name: count / value for name, value in seconds.items()}
+    step = {name: 1000 * value / (count / BATCH) for name, value in seconds.items()}
+    for name, mine, theirs in (("pipeline", "ours", "obvious"), ("limit", "ours", "limit")):
+        print(f"ratio {name} {rate[mine] / rate[theirs]:.2f} (ours {rate[mine]:,.0f}/s, theirs {rate[theirs]:,.0f}/s)")
+    print(
+        f"ratio mixcon {step['ours'] / step['mixcon']:.2f} (ours {step['mixcon']:.2f} ms, theirs {step['ours']:.2f} ms)"
+    )
+
+
+if __name__ == "__main__":
+    main()

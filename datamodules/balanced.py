@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 def balanced_order(y: Tensor, length: int, generator: torch.Generator) -> Tensor:
-    """`length` indices into y in rounds, each round holding one example of every class in random order, (length,).
+    """`length` indices into y in rounds, each holding one example of every class, (length,).
 
-    Any window of B of them holds each class B/|C| times, give or take one. A class is gone through completely before
-    one of its examples comes again: with equal classes and `length = len(y)` every example comes exactly once, and a
-    smaller class starts over.
+    The classes come in one random order, the same in all rounds, so that any B indices in a row hold each class
+    ⌊B/|C|⌋ or ⌈B/|C|⌉ times. A class is gone through completely before one of its examples comes again: with equal
+    classes and `length = len(y)` every example comes exactly once, and a smaller class starts over.
 
     Example:
         >>> order = balanced_order(torch.tensor([0, 0, 1, 1]), 4, torch.Generator().manual_seed(0))
@@ -21,6 +21,7 @@ def balanced_order(y: Tensor, length: int, generator: torch.Generator) -> Tensor
         [0, 1, 2, 3]
     """
     classes = torch.unique(y)
+    classes = classes[torch.randperm(len(classes), generator=generator)]
     rounds = -(-length // len(classes))
     columns = []
     for c in classes:
@@ -28,9 +29,7 @@ def balanced_order(y: Tensor, length: int, generator: torch.Generator) -> Tensor
         passes = -(-rounds // len(members))
         shuffled = [members[torch.randperm(len(members), generator=generator)] for _ in range(passes)]
         columns.append(torch.cat(shuffled)[:rounds])
-    table = torch.stack(columns, dim=1)  # (rounds, |C|)
-    within = torch.rand(table.shape, generator=generator).argsort(dim=1)
-    return table.gather(1, within).flatten()[:length]
+    return torch.stack(columns, dim=1).flatten()[:length]  # (rounds, |C|), row by row
 
 
 class BalancedBatches:
@@ -69,6 +68,8 @@ class BalancedBatches:
 
     def share(self, batch: Tensor) -> Tensor:
         """This rank's part of a batch: neighbouring rounds, of equal size on all ranks (a short batch starts over)."""
+        if self.world_size == 1:
+            return batch
         size = -(-len(batch) // self.world_size)
         places = torch.arange(self.rank * size, (self.rank + 1) * size) % len(batch)
         return batch[places]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from errors import UserError
 from lightning_modules.defences import DEFENCES
+from lightning_modules.epoch_sums import EpochSums
 from lightning_modules.networks import build_network
 
 
@@ -55,6 +56,8 @@ class SplitModule(lightning.LightningModule):
         super().__init__()
         self.save_hyperparameters()
         self.network = build_network(network, tuple(shape), classes, cut, head)
+        if len(shape) == 3:
+            self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = DEFENCES[defence](**(defence_options or {}))
         self.lam = lam
         self.penalised = self.defence.active and lam > 0
@@ -63,7 +66,7 @@ class SplitModule(lightning.LightningModule):
         self.penalty_range: Tensor
         # every epoch's figures, kept in the checkpoint, so that a resumed run has the whole curve
         self.history: list[dict[str, float]] = []
-        self._sums: dict[str, Tensor] = {}
+        self.sums = {"train": EpochSums(), "val": EpochSums()}
 
     def forward(self, x: Tensor) -> Tensor:
         """The server's logits for inputs x (B, …): the head sees what the defence releases."""
@@ -79,7 +82,7 @@ class SplitModule(lightning.LightningModule):
     def on_train_epoch_start(self) -> None:
         # One seed an epoch (and a rank): a run resumed at epoch k draws what an unbroken run draws there.
         torch.manual_seed((self.hparams["seed"] * 1_000_003 + self.current_epoch) * 1009 + self.global_rank)
-        self._sums["train"] = torch.zeros(4, device=self.device)
+        self.sums["train"] = EpochSums()
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         x, y = batch
@@ -87,21 +90,14 @@ class SplitModule(lightning.LightningModule):
         logits = self.network.head(self.defence.release(z))
         loss = F.cross_entropy(logits, y)
         penalty = self.defence.penalty(z, y, x) if self.penalised else loss.new_zeros(())
-        with torch.no_grad():
-            self.tally("train", logits, y, loss, penalty)
-            if self.penalised:
-                torch.minimum(self.penalty_range[0], penalty.float(), out=self.penalty_range[0])
-                torch.maximum(self.penalty_range[1], penalty.float(), out=self.penalty_range[1])
+        self.sums["train"].add(logits, y, loss, penalty)
         return loss + self.lam * penalty if self.penalised else loss
 
-    def tally(self, stage: str, logits: Tensor, y: Tensor, loss: Tensor, penalty: Tensor) -> None:
-        """Add one batch to the stage's sums, on the device: examples, loss, penalty, correct answers."""
-        count = len(y)
-        correct = (logits.argmax(dim=1) == y).sum()
-        self._sums[stage] += torch.stack([correct.new_tensor(count), loss * count, penalty * count, correct])
-
     def on_train_epoch_end(self) -> None:
-        _, loss, penalty, accuracy = self.means("train")
+        loss, penalty, accuracy = self.means("train")
+        low, high = self.sums["train"].penalty_range()
+        self.penalty_range[0].clamp_(max=low)
+        self.penalty_range[1].clamp_(min=high)
         figures = {"train/loss": loss, "train/accuracy": accuracy}
         if self.penalised:
             figures[f"train/{self.defence.name}"] = penalty  # a defence logs its own quantity
@@ -117,12 +113,11 @@ class SplitModule(lightning.LightningModule):
                 f"lower --lr or --lambda, raise --epsilon, or use batches with at least two examples of two classes"
             )
 
-    def means(self, stage: str) -> tuple[float, float, float, float]:
-        """(examples, mean loss, mean penalty, accuracy) of the epoch, over all devices."""
-        gathered = torch.as_tensor(self.all_gather(self._sums[stage]))
-        sums = gathered.view(-1, 4).sum(dim=0).double().tolist()
-        count = max(sums[0], 1.0)
-        return sums[0], sums[1] / count, sums[2] / count, sums[3] / count
+    def means(self, stage: str) -> tuple[float, float, float]:
+        """(mean loss, mean penalty, accuracy) of the epoch, over all devices."""
+        sums = torch.as_tensor(self.all_gather(self.sums[stage].total(self.device))).view(-1, 4)  # (devices, 4)
+        count, loss, penalty, correct = sums.double().sum(dim=0).tolist()
+        return loss / max(count, 1), penalty / max(count, 1), correct / max(count, 1)
 
     def check_penalty_moved(self) -> None:
         """Refuse a run whose penalty was switched on and did nothing: the worst bug of the field."""
@@ -130,21 +125,22 @@ class SplitModule(lightning.LightningModule):
         if self.penalised and self.global_step > 1 and not high - low > 1e-7 * abs(high):
             raise UserError(
                 f"the {self.defence.name} penalty never moved: it was {high:.6g} in all {self.global_step} steps, "
-                f"so λ={self.lam:g} did nothing; representations may be dead or clamped (try another --lr, --epsilon or --cut)"
+                f"so λ={self.lam:g} did nothing; representations may be dead or clamped "
+                f"(try another --lr, --epsilon or --cut)"
             )
 
     # ------------------------------------------------------------------ validation
 
     def on_validation_epoch_start(self) -> None:
-        self._sums["val"] = torch.zeros(4, device=self.device)
+        self.sums["val"] = EpochSums()
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         x, y = batch
         logits = self(x)
-        self.tally("val", logits, y, F.cross_entropy(logits, y), logits.new_zeros(()))
+        self.sums["val"].add(logits, y, F.cross_entropy(logits, y), logits.new_zeros(()))
 
     def on_validation_epoch_end(self) -> None:
-        _, loss, _, accuracy = self.means("val")
+        loss, _, accuracy = self.means("val")
         self.log_dict({"val/loss": loss, "val/accuracy": accuracy})
 
     # ------------------------------------------------------------------ checkpoint and optimiser

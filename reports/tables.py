@@ -9,23 +9,26 @@ from rich.console import Console
 from rich.table import Table
 
 
+def describe_defence(defence: dict[str, Any]) -> str:
+    """A run's defence as the papers write it: `MixCon(1, 0.0001)` is (λ, β)."""
+    if defence["name"] == "mixcon":
+        return f"MixCon({defence['lambda']:g}, {defence['beta']:g})"
+    return f"UniCon({defence['lambda']:g})" if defence["name"] == "unicon" else "Vanilla"
+
+
 def results_table(results: Sequence[dict[str, Any]], console: Console | None = None) -> None:
     """Print one row a run: what it is, what it is good for, how far apart its representations lie."""
-    table = Table(title_justify="left")
-    for column in ("run", "data", "model, cut", "defence", "accuracy", "pairwise distance: mean (min … max)", "time"):
-        table.add_column(column, justify="right" if column in ("accuracy", "time") else "left", overflow="fold")
+    table = Table()
+    for column in ("data", "network, cut", "defence", "accuracy", "mean pairwise distance", "time"):
+        table.add_column(column, justify="right" if column in ("accuracy", "time") else "left")
     for result in results:
-        defence, separability = result["defence"], result["separability"]
-        kind = "vanilla" if defence["name"] == "none" else f"{defence['name']} λ={defence['lambda']:g}"
-        if defence["name"] == "mixcon":
-            kind += f" β={defence['beta']:g}"
+        separability = result["separability"]
         table.add_row(
-            result["name"],
             result["data"]["name"],
             f"{result['model']['name']}, {result['model']['cut']}",
-            kind,
+            describe_defence(result["defence"]),
             f"{100 * result['utility']['accuracy']:.2f} %",
-            f"{separability['mean']:.4g} ({separability['min']:.3g} … {separability['max']:.3g})",
+            f"{separability['mean']:.3f} ({separability['min']:.3f} … {separability['max']:.3f})",
             f"{result['environment']['seconds']:.0f} s",
         )
     (console or Console()).print(table)

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import logging
 import os
+import re
 import sys
 import typing
 import warnings
@@ -54,6 +55,7 @@ RESULT_CHANGING += (
     "fast_dev_run",
     "sync_batchnorm",
 )
+KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
 
 
 class Examples(argparse.RawDescriptionHelpFormatter):
@@ -139,8 +141,13 @@ def run_command(command: Callable[[], Any]) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message without its line breaks."""
-    return " ".join(str(error).split())
+    """The error's message without its line breaks, and a parser's complaint in the words of the command line."""
+    message = " ".join(str(error).split())
+    wrong_type = re.fullmatch(r'Parser key "([\w.]+)": Expected an? <class \'(\w+)\'>\. Got value: (.*)', message)
+    if wrong_type:
+        key, kind, value = wrong_type.groups()
+        return f"--{key.replace('_', '-')} must be {KINDS.get(kind, kind)}; got {value}"
+    return message
 
 
 def quieten() -> None:

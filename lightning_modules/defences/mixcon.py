@@ -7,13 +7,14 @@ from torch import Tensor
 
 from errors import UserError
 from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import same_class, squared_distances, unit_norm
+from lightning_modules.defences.pairs import same_class, sum_over_pairs
 
-# Convex functions of the squared distance on (0, ∞) that go to infinity at both ends, as the paper asks of the family.
-PENALTY_FAMILY: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "inverse": lambda distance, beta: distance + beta / distance,  # Eq. 1; least at √β
-    "log": lambda distance, beta: distance - beta * distance.log(),  # least at β
-    "inverse-square": lambda distance, beta: distance + beta / distance.square(),  # least at (2β)^⅓
+# Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
+# family, each with its slope.
+PENALTY_FAMILY: dict[str, Callable[[Tensor, float], tuple[Tensor, Tensor]]] = {
+    "inverse": lambda d, beta: (d + beta / d, 1 - beta / d.square()),  # Eq. 1; least at √β
+    "log": lambda d, beta: (d - beta * d.log(), 1 - beta / d),  # least at β
+    "inverse-square": lambda d, beta: (d + beta / d.square(), 1 - 2 * beta / d.pow(3)),  # least at (2β)^⅓
 }
 
 
@@ -24,8 +25,9 @@ def mixcon_pairs(y: Tensor) -> Tensor:
     """
     same = same_class(y)
     rank = same.tril(-1).sum(dim=1)  # (B,) how many of its class stand before it: i − 1
-    among_first_p = rank < same.sum(dim=1).min()
-    return (rank[:, None] == rank[None, :]) & ~same & among_first_p[:, None] & among_first_p[None, :]
+    p = same.sum(dim=1).min()
+    rank = rank.where(rank < p, -1 - torch.arange(len(y), device=y.device))  # the surplus shares its rank with nobody
+    return (rank[:, None] == rank) & ~same
 
 
 def mixcon_loss(
@@ -49,10 +51,7 @@ def mixcon_loss(
         tensor(2.5000)
     """
     pairs = mixcon_pairs(y)
-    distance = squared_distances(unit_norm(z) if normalise else z.flatten(1))
-    # pairs that do not count are set to 1 before anything divides by them, so that they cannot poison the gradient
-    distance = torch.where(pairs, distance, 1.0).clamp(epsilon, 1 / epsilon)
-    return torch.where(pairs, PENALTY_FAMILY[family](distance, beta), 0.0).sum() / pairs.sum()
+    return sum_over_pairs(z, pairs / pairs.sum(), lambda d: PENALTY_FAMILY[family](d, beta), epsilon, normalise)
 
 
 class MixCon(Defence):

@@ -1,7 +1,14 @@
-"""Pairs of representations in a batch: distances and who belongs to which class, without a loop and without a sync."""
+"""Sums over pairs of representations in a batch, as matrices (B, B): no loop, and no step that waits for a number."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# a function of squared distances, with its slope: d ↦ (f(d), f′(d))
+Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def unit_norm(z: Tensor) -> Tensor:
@@ -9,7 +16,7 @@ def unit_norm(z: Tensor) -> Tensor:
     z = z.flatten(1)
     squared = z.square().sum(dim=1, keepdim=True)  # (B, 1)
     alive = squared > torch.finfo(z.dtype).tiny
-    return torch.where(alive, z * torch.where(alive, squared, 1.0).rsqrt(), 0.0)
+    return z * torch.where(alive, squared, torch.inf).rsqrt()
 
 
 def squared_distances(z: Tensor) -> Tensor:
@@ -21,9 +28,48 @@ def squared_distances(z: Tensor) -> Tensor:
     z = z - z.mean(dim=0, keepdim=True)
     gram = z @ z.T  # (B, B)
     squared = gram.diagonal()
-    return (squared[:, None] + squared[None, :] - 2 * gram).clamp_min(0.0)
+    return torch.sub(squared[:, None] + squared, gram, alpha=2).clamp_min_(0.0)
 
 
 def same_class(y: Tensor) -> Tensor:
     """Whether two examples share their class, (B,) → (B, B) of bool."""
-    return y[:, None] == y[None, :]
+    return y[:, None] == y
+
+
+def sum_over_pairs(z: Tensor, weight: Tensor, curve: Curve, epsilon: float = 0.0, normalise: bool = True) -> Tensor:
+    """Σ_ij weight_ij · f(‖z_i − z_j‖²), a scalar, always in full precision.
+
+    Args:
+        z: representations (B, …).
+        weight: how much each pair counts, (B, B), symmetric.
+        curve: f and its slope.
+        epsilon: squared distances are clamped to [ε, 1/ε] first; 0 for not at all.
+        normalise: whether representations are scaled to unit ℓ2 norm first.
+    """
+    z = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+    with torch.autocast(z.device.type, enabled=False):
+        total: Tensor = _SumOverPairs.apply(unit_norm(z) if normalise else z.flatten(1), weight.to(z), curve, epsilon)
+    return total
+
+
+class _SumOverPairs(torch.autograd.Function):
+    """The sum, and its gradient 4 · (diag(Σ_j w_ij) − w) z with w = weight · f′, which is one matrix product."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, weight: Tensor, curve: Curve, epsilon: float) -> Tensor:
+        distance = squared_distances(z)
+        if epsilon > 0:
+            clamped = distance.clamp(epsilon, 1 / epsilon)
+            value, slope = curve(clamped)
+            slope = slope * (clamped == distance)
+        else:
+            value, slope = curve(distance)
+        ctx.save_for_backward(z, weight * slope)
+        return (weight * value).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        z, w = ctx.saved_tensors
+        gradient = torch.sub(z * w.sum(dim=1, keepdim=True), w @ z).mul_(4 * upstream)
+        return gradient, None, None, None

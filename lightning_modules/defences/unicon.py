@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import same_class, squared_distances, unit_norm
+from lightning_modules.defences.pairs import same_class, sum_over_pairs
 
 
 def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
@@ -23,11 +23,10 @@ def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
     """
     same = same_class(y)
     size = same.sum(dim=1)  # (B,) examples in the class of each example
-    paired = size > 1
-    classes = torch.where(paired, 1 / size, 0.0).sum()  # each class of n counts n · 1/n
-    weight = torch.where(paired, 1 / (size * (size - 1)).clamp_min(1), 0.0)  # (B,)
-    distance = squared_distances(unit_norm(z) if normalise else z.flatten(1))
-    return (torch.where(same, distance, 0.0) * weight[:, None].to(distance)).sum() / classes.to(distance)
+    pairs = size * (size - 1)
+    classes = (1 / size).where(size > 1, 0.0).sum()  # each class of n examples counts n · 1/n
+    weight = same * (1 / pairs).where(size > 1, 0.0) / classes  # (B, B)
+    return sum_over_pairs(z, weight, lambda d: (d, torch.ones_like(d)), normalise=normalise)
 
 
 class UniCon(Defence):

@@ -1,0 +1,46 @@
+# make train — set up and run the main job;  make test — set up and check everything;  make help — the rest
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: help setup train test test-all lint bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup     build $(VENV) and install what requirements.lock names"
+	@echo "make train     the main job on the embedded default: LeNet5, MixCon(λ=1, β=1e-4)"
+	@echo "make test      lint, types and tests (minutes)"
+	@echo "make test-all  the slow tests too"
+	@echo "make lint      ruff and mypy"
+	@echo "make bench     what is timed, with ratios"
+	@echo "make clean     remove $(VENV) and caches, never a run"
+
+# the stamp is touched last: an interrupted installation is simply done again
+$(VENV)/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit("sweetspot needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[dev]"
+	touch $@
+
+setup: $(VENV)/.installed
+
+train: setup
+	$(RUN) train.py --lambda 1 --beta 1e-4
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+test: lint
+	$(RUN) -m pytest -m "not slow"
+
+test-all: lint
+	$(RUN) -m pytest
+
+bench: setup
+	$(RUN) benchmarks/train.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

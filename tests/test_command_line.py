@@ -1,0 +1,281 @@
+"""The command line as a user meets it: help, flags over files, and one line with exit code 2 for what is wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import datamodules.torchvision_sets as torchvision_sets
+from runs.command_line import parse_train, train_parser
+from runs.config import TrainConfig
+from tests.conftest import ROOT
+from train import main, train
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def parse(*argv: str) -> TrainConfig:
+    return parse_train(train_parser("train.py", "", ""), argv)
+
+
+# ---------------------------------------------------------------------- flags and files
+
+
+def test_flags_win_over_files_and_files_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("lambda: 5\nbatch_size: 64\ntrainer:\n  precision: bf16-mixed\n")
+    config = parse("--config", str(file), "--batch-size", "32")
+    assert (config.lam, config.batch_size, config.beta) == (5.0, 32, TrainConfig.beta)
+    assert config.trainer["precision"] == "bf16-mixed"
+
+
+def test_trainer_flags_reach_lightning() -> None:
+    config = parse("--trainer.devices", "4", "--trainer.gradient_clip_val", "0.5")
+    assert str(config.trainer["devices"]) == "4"
+    assert config.trainer["gradient_clip_val"] == 0.5
+
+
+@pytest.mark.parametrize(("given", "expected"), [("2", 2), ("conv1", "conv1")])
+def test_a_cut_is_a_number_or_a_name(given: str, expected: int | str) -> None:
+    assert parse("--cut", given).cut == expected
+
+
+EXPERIMENTS = sorted((ROOT / "configs").glob("*.yaml"))
+PAPER: dict[str, dict[str, Any]] = {
+    "mnist": {"dataset": "mnist", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "momentum": 0.0},
+    "fashion_mnist": {"dataset": "fashion-mnist", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20},
+    "svhn": {"dataset": "svhn", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "lam": 0.5, "beta": 1e-4},
+    "cifar10_vgg16": {"network": "vgg16", "cut": 2, "lr": 0.1, "momentum": 0.1, "weight_decay": 5e-4, "batch_size": 300}
+    | {"epochs": 300, "milestones": [150, 250], "lam": 1.0, "beta": 1e-8},
+    "synthetic": {"network": "mlp", "cut": 2, "lr": 0.1, "epochs": 20, "lam": 0.1, "beta": 0.01},
+}
+
+
+def test_every_experiment_has_its_settings_checked() -> None:
+    assert {file.stem for file in EXPERIMENTS} == set(PAPER)
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_an_experiment_has_the_papers_settings_and_only_what_differs_from_the_defaults(file: Path) -> None:
+    config = parse("--config", str(file))
+    assert {name: getattr(config, name) for name in PAPER[file.stem]} == PAPER[file.stem]
+    for name, value in yaml.safe_load(file.read_text()).items():
+        assert value != getattr(TrainConfig(), {"lambda": "lam"}.get(name, name)), f"{name} repeats the default"
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_an_experiment_runs(file: Path, npz: Callable[..., Path], tmp_path: Path) -> None:
+    size = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None}.get(file.stem, (32, 32, 3))
+    data = "synthetic"
+    if size:
+        x = np.random.default_rng(0).integers(0, 255, (60, *size), dtype=np.uint8)
+        data = str(npz(x_train=x, x_test=x[:30]))
+    arguments = ["--config", str(file), "--dataset", data, "--batch-size", "12", "--out", str(tmp_path / "runs")]
+    assert main([*arguments, "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]) == 0
+
+
+def test_print_config_shows_what_would_run(command: Command) -> None:
+    shown = command("train.py", "--lambda", "3", "--config", "configs/synthetic.yaml", "--print_config")
+    assert shown.returncode == 0, shown.stderr
+    config = yaml.safe_load(shown.stdout)
+    # a file that comes after a flag wins over it, as everywhere in jsonargparse
+    assert (config["lambda"], config["network"]) == (0.1, "mlp")
+
+
+def test_help_shows_examples_and_every_flag(command: Command) -> None:
+    shown = command("train.py", "--help")
+    assert shown.returncode == 0
+    assert "python train.py --lambda 1 --beta 1e-4" in shown.stdout
+    for flag in [
+        "--lambda",
+        "--beta",
+        "--defence",
+        "--dataset",
+        "--network",
+        "--cut",
+        "--epochs",
+        "--batch-size",
+        "--lr",
+        "--seed",
+        "--data-root",
+        "--limit-train",
+        "--limit-test",
+        "--out",
+        "--config",
+        "--print_config",
+        "--force",
+        "--trainer.devices",
+    ]:
+        assert flag in shown.stdout, flag
+
+
+# ---------------------------------------------------------------------- wrong input: one line, exit code 2
+
+
+def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
+    capsys.readouterr()
+    assert main(list(argv)) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert says in lines[0], lines[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--lambda", "-1"], "--lambda must be a number of at least 0; got -1"),
+        (["--lambda", "nan"], "--lambda must be a finite number; got nan"),
+        (["--lambda", "much"], "--lambda must be a finite number; got much"),
+        (["--batch-size", "7.5"], "--batch-size must be a whole number; got 7.5"),
+        (["--beta", "-1"], "--beta must be a number of at least 0; got -1"),
+        (["--beta", "inf"], "--beta must be a finite number; got inf"),
+        (["--dataset", "nope"], "dataset must be one of"),
+        (["--network", "resnet"], "network must be one of lenet, mlp, vgg16, vgg16-bn; got resnet"),
+        (["--cut", "99"], "cut must be a block from 1 to 4"),
+        (["--defence", "hope"], "--defence must be one of mixcon, none, unicon; got hope"),
+        (["--family", "cubic"], "--family must be one of"),
+        (["--epochs", "0"], "--epochs must be at least 1"),
+        (["--batch-size", "1"], "--batch-size must be at least 2"),
+        (["--lr", "-0.1"], "--lr must be"),
+        (["--limit-train", "3"], "limit_train must be at least 10"),
+        (["--epsilon", "0"], "--epsilon"),
+        (["--validation-fraction", "1"], "--validation-fraction"),
+        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--trainer.nonsense", "1"], "nonsense"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--dataset", "synthetic"], "--network mlp"),
+        (["--network", "mlp"], "takes vectors"),
+        (["--head", "wider"], "head must be default"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, argv: list[str], says: str
+) -> None:
+    standard = [] if "--dataset" in argv else ["--dataset", "mnist-5k"]
+    refused(capsys, says, *standard, *argv, "--out", str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists(), "nothing is made for a run that cannot be"
+
+
+def test_mnist_without_data_or_network_never_falls_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchvision_sets, "reachable", lambda url: False)
+    refused(capsys, "--data-root", "--dataset", "mnist", "--data-root", str(tmp_path), "--out", str(tmp_path / "runs"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_data_root_comes_from_the_flag_else_the_environment_else_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse().root == Path("data")
+    monkeypatch.setenv("SWEETSPOT_DATA", "/somewhere")
+    assert parse().root == Path("/somewhere")
+    assert parse("--data-root", "here").root == Path("here")
+
+
+def test_a_wrong_npz_is_one_line(capsys: pytest.CaptureFixture[str], npz: Callable[..., Path]) -> None:
+    refused(capsys, "the array x_test is missing", "--dataset", str(npz(x_test=None)))
+
+
+def test_an_unwritable_out_is_one_line(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("precious")
+    refused(capsys, "cannot be written", "--dataset", str(npz()), "--out", str(occupied / "runs"))
+    assert occupied.read_text() == "precious"
+    if os.geteuid() != 0:  # root may write anywhere
+        locked = tmp_path / "locked"
+        locked.mkdir(mode=0o500)
+        refused(capsys, "cannot be written", "--dataset", str(npz()), "--out", str(locked))
+
+
+# ---------------------------------------------------------------------- checkpoints that are not sound
+
+
+class Malicious:
+    """A pickle that would make a file when loaded."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.target,))
+
+
+@pytest.fixture
+def unfinished(config: Callable[..., TrainConfig]) -> tuple[TrainConfig, Path]:
+    """A run with a checkpoint but without results: the next command would resume it."""
+    chosen = config()
+    folder = Path(chosen.out) / str(train(chosen)["name"])
+    (folder / "results.json").unlink()
+    return chosen, folder
+
+
+def resume(chosen: TrainConfig) -> list[str]:
+    arguments = [
+        "--dataset",
+        str(chosen.dataset),
+        "--epochs",
+        str(chosen.epochs),
+        "--batch-size",
+        str(chosen.batch_size),
+    ]
+    return [*arguments, "--out", chosen.out, "--trainer.accelerator", "cpu"]
+
+
+def test_a_truncated_checkpoint_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
+) -> None:
+    chosen, folder = unfinished
+    for size in (0, 100, 5000):
+        damaged = (folder / "last.ckpt").read_bytes()[:size]
+        (folder / "last.ckpt").write_bytes(damaged)
+        refused(capsys, "is truncated or damaged; remove it", *resume(chosen))
+        assert (folder / "last.ckpt").read_bytes() == damaged, "it is the user's to remove"
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["torch's format", "a bare pickle"])
+def test_a_malicious_checkpoint_does_not_run(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], tmp_path: Path, zipped: bool
+) -> None:
+    chosen, folder = unfinished
+    target = tmp_path / "executed"
+    content = {"state_dict": {}, "epoch": Malicious(target)}
+    if zipped:
+        torch.save(content, folder / "last.ckpt")
+    else:
+        (folder / "last.ckpt").write_bytes(pickle.dumps(content))
+    refused(capsys, "refused", *resume(chosen))
+    assert not target.exists()
+
+
+def test_a_checkpoint_of_something_else_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
+) -> None:
+    chosen, folder = unfinished
+    torch.save([1, 2, 3], folder / "last.ckpt")
+    refused(capsys, "is not one of sweetspot's", *resume(chosen))
+
+
+def test_a_broken_results_file_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
+) -> None:
+    chosen, folder = unfinished
+    (folder / "results.json").write_text("{")
+    refused(capsys, "results.json cannot be read", *resume(chosen))
+
+
+def test_an_error_of_ours_keeps_its_traceback(command: Command, tmp_path: Path) -> None:
+    """Exit code 2 is for users' errors only; the shell sees the same as the function."""
+    wrong = command("train.py", "--lambda", "-1")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)

@@ -1,0 +1,354 @@
+"""train(config): one run, its record, its folder; finished, forced, resumed, killed, on two processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from attacks import Victim
+from datamodules import TensorDataModule, load
+from errors import UserError
+from lightning_modules.split_module import SplitModule
+from lightning_modules.utility import measure_utility
+from runs.checkpoints import load_checkpoint
+from runs.config import TrainConfig
+from tests.conftest import ROOT
+from train import train
+
+Make = Callable[..., TrainConfig]
+
+
+def folder_of(results: dict[str, Any], config: TrainConfig) -> Path:
+    return Path(config.out) / str(results["name"])
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = load_checkpoint(folder / "last.ckpt")["state_dict"]
+    return state
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+# ---------------------------------------------------------------------- the record
+
+
+def test_a_run_leaves_everything_that_reports_read(config: Make) -> None:
+    chosen = config(lam=0.5, beta=1e-3, epochs=3)
+    results = train(chosen)
+    folder = folder_of(results, chosen)
+    assert folder.name.startswith("images-lenet-mixcon-l0.5-b0.001-s0-")
+    assert json.loads((folder / "results.json").read_text()) == results
+    assert {"config.yaml", "last.ckpt", "results.json", "training.png", "logs"} <= {p.name for p in folder.iterdir()}
+    assert results["data"]["name"] == "images"
+    assert (results["data"]["train"], results["data"]["validation"], results["data"]["test"]) == (57, 3, 30)
+    assert results["model"] == {"name": "lenet", "cut": "pool2", "head": "default"}
+    assert (results["defence"]["name"], results["defence"]["lambda"], results["defence"]["beta"]) == (
+        "mixcon",
+        0.5,
+        1e-3,
+    )
+    assert 0 <= results["utility"]["accuracy"] <= 1
+    assert 0 <= results["separability"]["min"] <= results["separability"]["mean"] <= results["separability"]["max"] <= 2
+    assert results["attacks"] == results["worst_case"] == {}
+    assert {"versions", "device", "seed", "seconds"} == set(results["environment"])
+    assert [epoch["epoch"] for epoch in results["training"]["history"]] == [0, 1, 2]
+    rows = list(csv.DictReader((folder / "logs" / "csv" / "version_0" / "metrics.csv").open()))
+    assert {"train/loss", "train/mixcon", "val/accuracy"} <= set(rows[0])
+    assert list((folder / "logs" / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+def test_it_learns(config: Make) -> None:
+    results = train(config(lam=0.1, beta=1e-2, epochs=12, lr=0.1))
+    history = results["training"]["history"]
+    assert results["utility"]["accuracy"] > 0.9
+    assert history[-1]["train/loss"] < history[0]["train/loss"] / 2
+
+
+@pytest.mark.parametrize(("defence", "lam"), [("unicon", 1.0), ("none", 0.0), ("mixcon", 0.0)])
+def test_the_other_defences_run(config: Make, defence: str, lam: float) -> None:
+    results = train(config(defence=defence, lam=lam))
+    assert results["defence"]["name"] == ("unicon" if defence == "unicon" else "none")
+    assert results["defence"]["beta"] == 0
+
+
+def test_a_checkpoint_gives_what_training_reported(config: Make) -> None:
+    chosen = config(lam=1.0, epochs=3)
+    results = train(chosen)
+    checkpoint = load_checkpoint(folder_of(results, chosen) / "last.ckpt")
+    module = SplitModule(**checkpoint["hyper_parameters"])
+    module.load_state_dict(checkpoint["state_dict"])
+    data = TensorDataModule(load(chosen.dataset, Path(".")), chosen.batch_size)
+    assert measure_utility(module, data).accuracy == results["utility"]["accuracy"]
+    victim = Victim.from_checkpoint(folder_of(results, chosen) / "last.ckpt")
+    assert victim.encoder(torch.zeros(2, *victim.shape)).shape == (2, 16, 5, 5)
+    assert not any(parameter.requires_grad for parameter in victim.encoder.parameters())
+
+
+def test_the_recorded_config_is_the_same_run_again(
+    config: Make, command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    chosen = config(lam=0.5, trainer={"accelerator": "cpu", "devices": 1, "gradient_clip_val": 1.0})
+    folder = folder_of(train(chosen), chosen)
+    assert yaml.safe_load((folder / "config.yaml").read_text())["lambda"] == 0.5
+    again = command("train.py", "--config", folder / "config.yaml")
+    assert again.returncode == 0, again.stderr
+    assert f"already done: {folder}" in again.stdout
+
+
+# ---------------------------------------------------------------------- names
+
+
+def test_names_tell_runs_apart_by_what_changes_a_result(config: Make) -> None:
+    def name(**fields: Any) -> str:
+        return config(**fields).run_name("mnist", "torchvision", {})
+
+    assert name(lam=1.0) == name(lam=1.0, out="elsewhere", data_root="/data", force=True)
+    different: list[dict[str, Any]] = [
+        {"lam": 2.0},
+        {"beta": 1e-3},
+        {"seed": 1},
+        {"cut": 1},
+        {"lr": 0.1},
+        {"epochs": 3},
+        {"defence": "unicon"},
+    ]
+    assert len({name(lam=1.0), *(name(**{"lam": 1.0, **fields}) for fields in different)}) == len(different) + 1
+    assert name(lam=0.0, beta=1e-2) == name(lam=0.0, beta=1e-5) == name(defence="none", lam=3.0), "there is one vanilla"
+    chosen = config()
+    assert chosen.run_name("mnist", "torchvision (on disk)", {}) == chosen.run_name(
+        "mnist", "torchvision (downloaded)", {}
+    )
+    assert chosen.run_name("a", "a.npz, sha256 1", {}) != chosen.run_name("a", "a.npz, sha256 2", {})
+    assert chosen.run_name("mnist", "", {"precision": "bf16-mixed"}) != chosen.run_name("mnist", "", {})
+
+
+# ---------------------------------------------------------------------- again, forced, resumed
+
+
+def test_a_finished_run_is_found_and_force_redoes_it(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = config()
+    folder = folder_of(train(chosen), chosen)
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    train(chosen)
+    assert "already done" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == stamps
+    before = weights(folder)
+    train(config(force=True))
+    assert equal(before, weights(folder)), "the same seed gives the same weights"
+    assert (folder.parent / ".previous" / folder.name / "results.json").is_file()
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit(config: Make, tmp_path: Path) -> None:
+    runs = []
+    for number, seed in enumerate((7, 7, 8)):
+        chosen = config(seed=seed, lam=1.0, out=str(tmp_path / str(number)))
+        runs.append(weights(folder_of(train(chosen), chosen)))
+    assert equal(runs[0], runs[1])
+    assert not equal(runs[0], runs[2])
+
+
+def test_a_stopped_run_resumes_and_ends_where_an_unbroken_one_ends(
+    config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"epochs": 4, "lam": 1.0, "momentum": 0.9, "milestones": [2]}
+    unbroken = config(**options, out=str(tmp_path / "unbroken"))
+    expected = train(unbroken)
+    broken = config(**options, out=str(tmp_path / "broken"))
+    step = SplitModule.training_step
+
+    def stop_in_the_third_epoch(self: SplitModule, batch: Any, batch_idx: int) -> Any:
+        if self.current_epoch == 2 and batch_idx == 2:
+            raise RuntimeError("power cut")
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SplitModule, "training_step", stop_in_the_third_epoch)
+        with pytest.raises(RuntimeError, match="power cut"):
+            train(broken)
+    folder = next((tmp_path / "broken").glob("images-*"))
+    assert not (folder / "results.json").exists()
+    results = train(broken)
+    assert equal(weights(folder), weights(folder_of(expected, unbroken)))
+    assert results["training"]["history"] == expected["training"]["history"]
+    assert results["utility"] == expected["utility"]
+
+
+def test_ctrl_c_keeps_the_last_epoch(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = SplitModule.training_step
+
+    def ctrl_c(self: SplitModule, batch: Any, batch_idx: int) -> Any:
+        if self.current_epoch == 1:
+            raise KeyboardInterrupt
+        return step(self, batch, batch_idx)
+
+    chosen = config(epochs=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(SplitModule, "training_step", ctrl_c)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            train(chosen)
+    (folder,) = Path(chosen.out).glob("images-*")
+    assert load_checkpoint(folder / "last.ckpt")["epoch"] == 0
+    assert len(train(chosen)["training"]["history"]) == 3
+
+
+def test_kill_9_in_the_middle_of_an_epoch_and_the_same_command_again(npz: Callable[..., Path], tmp_path: Path) -> None:
+    data = npz(count=3000)
+
+    def start(out: str) -> subprocess.Popen[str]:
+        arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", tmp_path / out]
+        return subprocess.Popen(
+            [sys.executable, "train.py", *map(str, arguments)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    process = start("killed")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("epoch 2/5"):
+            break
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (folder,) = (tmp_path / "killed").glob("images-*")
+    assert not (folder / "results.json").exists()
+    for out in ("killed", "unbroken"):
+        output, _ = start(out).communicate(timeout=300)
+        assert "pairwise" in output, output
+        assert ("resuming after epoch" in output) == (out == "killed")
+    assert equal(weights(folder), weights(tmp_path / "unbroken" / folder.name))
+    assert not [path for path in folder.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_two_processes_never_work_in_one_folder(config: Make) -> None:
+    chosen = config()
+    folder = folder_of(train(chosen), chosen)
+    (folder / "results.json").unlink()
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import filelock, time; lock = filelock.FileLock({str(folder / '.lock')!r}); lock.acquire(); "
+            "print('held', flush=True); time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(UserError, match="another process is working on"):
+            train(chosen)
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_fast_dev_run_saves_nothing(config: Make) -> None:
+    chosen = config(trainer={"accelerator": "cpu", "devices": 1, "fast_dev_run": True})
+    assert train(chosen)["utility"]["accuracy"] >= 0
+    assert not Path(chosen.out).exists()
+
+
+# ---------------------------------------------------------------------- what must not pass in silence
+
+
+def test_a_penalty_that_never_moves_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightning_modules.defences.MixCon.penalty", lambda self, z, y, x: z.flatten()[0] * 0 + 0.25)
+    chosen = config(lam=1.0)
+    with pytest.raises(UserError, match=r"the mixcon penalty never moved: it was 0\.25"):
+        train(chosen)
+    assert not list(Path(chosen.out).rglob("results.json"))
+
+
+def test_a_loss_that_is_no_number_stops_the_run(config: Make) -> None:
+    with pytest.raises(UserError, match="no longer a finite number in epoch 0"):
+        train(config(lr=1e20, epochs=5))
+
+
+# ---------------------------------------------------------------------- several devices
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
+def test_two_processes_train_one_model(npz: Callable[..., Path], tmp_path: Path) -> None:
+    """DDP over gloo: both ranks get balanced halves of every batch, and one of them writes the run."""
+    data = npz(count=120)
+    arguments = ["--dataset", data, "--epochs", 3, "--batch-size", 24, "--lambda", 1, "--beta", 1e-2, "--lr", 0.1]
+    arguments += [
+        "--trainer.accelerator",
+        "cpu",
+        "--trainer.devices",
+        2,
+        "--trainer.strategy",
+        "ddp",
+        "--out",
+        tmp_path,
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "train.py", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("images-*")
+    results = json.loads((folder / "results.json").read_text())
+    history = results["training"]["history"]
+    assert len(history) == 3
+    assert history[-1]["train/mixcon"] < history[0]["train/mixcon"]
+    assert done.stdout.count("data     images") == 1, "only the first process speaks"
+    again = subprocess.run(
+        [sys.executable, "train.py", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "already done" in again.stdout
+
+
+def test_ddp_without_a_penalty_equals_one_device(npz: Callable[..., Path], tmp_path: Path) -> None:
+    """The batch size is the whole batch, so the averaged gradients, and the weights, are those of one device."""
+    data = npz(count=120)
+    arguments = ["--dataset", data, "--epochs", 2, "--batch-size", 24, "--lambda", 0, "--validation-fraction", 0]
+    for out, extra in (("one", []), ("two", ["--trainer.devices", "2", "--trainer.strategy", "ddp"])):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "train.py",
+                *map(str, arguments),
+                "--out",
+                str(tmp_path / out),
+                "--trainer.accelerator",
+                "cpu",
+                *extra,
+            ],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    one, two = (weights(next((tmp_path / out).glob("images-*"))) for out in ("one", "two"))
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
