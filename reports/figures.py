@@ -44,7 +44,8 @@ def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
     for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for colour, name in zip(COLOURS, lines, strict=False):
             epochs = [(epoch["epoch"] + 1, epoch[name]) for epoch in history if name in epoch]
-            axes.plot(*zip(*epochs, strict=True), marker=".", color=colour, label=name.split("/")[0])
+            label = {"val": "validation", "train": "training"}[name.split("/")[0]]
+            axes.plot(*zip(*epochs, strict=True), marker=".", color=colour, label=label)
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
@@ -54,15 +55,18 @@ def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
 
 
 def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Path) -> None:
-    """A scatter of representations z (N, 2), coloured by class, a panel for each moment."""
-    figure = Figure(figsize=(4.2 * len(panels), 4), layout="constrained")
-    for axes, (title, (z, y)) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    """A scatter of representations z (N, 2), coloured by class, a panel for each moment, all on one scale."""
+    figure = Figure(figsize=(4.2 * len(panels), 4.2), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False, sharex=True, sharey=True)
+    for axes, (title, (z, y)) in zip(grid[0], panels.items(), strict=True):
+        axes.axhline(0, color="0.6", linewidth=0.8, zorder=0)  # MixCon sees directions from the origin
+        axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
         for c in y.unique().tolist():
             points = z[y == c].cpu()
             axes.scatter(
                 points[:, 0], points[:, 1], s=12, alpha=0.7, color=COLOURS[c % len(COLOURS)], label=f"class {c}"
             )
-        axes.set(title=title, xlabel="$h(x)_1$", ylabel="$h(x)_2$")
+        axes.set(title=title, xlabel="$h(x)_1$", ylabel="$h(x)_2$" if axes is grid[0][0] else "")
         axes.grid(alpha=0.3)
-        axes.legend()
+    grid[0][0].legend()
     save(figure, path)
