@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules import TensorDataModule, load
+from errors import UserError, first_line
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
@@ -27,8 +30,8 @@ from lightning_modules.utility import measure_utility
 from reports.figures import representations_figure, training_curve
 from reports.tables import results_table
 from runs.checkpoints import SafeCheckpointIO, load_checkpoint
-from runs.command_line import parse_train, result_changing, run_command, train_parser
-from runs.config import TrainConfig
+from runs.command_line import parse_train, run_command, train_parser
+from runs.config import TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment
 from runs.folder import Run
 
@@ -50,7 +53,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
         arrays, config.batch_size, config.seed, config.validation_fraction, config.limit_train, config.limit_test
     )
     module = build_module(config, datamodule)
-    run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source, result_changing(config.trainer)))
+    run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
     if config.trainer.get("fast_dev_run"):
         return fit(config, datamodule, module, run, save=False)
     run.create()
@@ -94,13 +97,17 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
         run.write_config(recorded_config(config, datamodule))
     before = measure_utility(module, datamodule)
     trainer = build_trainer(config, run)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
+    except SystemExit:  # how Lightning ends after Ctrl-C
+        if trainer.interrupted:
+            raise KeyboardInterrupt from None
+        raise
     if not trainer.is_global_zero:
         return {}
     module.check_penalty_moved()
-    after = measure_utility(module, datamodule)
+    device = trainer.strategy.root_device
+    after = measure_utility(module.to(device), datamodule)
     results = {
         "name": run.name,
         "data": datamodule.record(),
@@ -119,7 +126,7 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
             "lr": config.lr,
             "history": module.history,
         },
-        "environment": environment(module.device, config.seed, time.perf_counter() - began),
+        "environment": environment(device, config.seed, time.perf_counter() - began),
     }
     if save:
         draw(
@@ -137,20 +144,25 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
 def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
     """Lightning's Trainer with our folder, our checkpoints and the user's `--trainer.*`."""
     fast = bool(config.trainer.get("fast_dev_run"))
-    return lightning.Trainer(
-        **config.trainer,
-        max_epochs=config.epochs,
-        default_root_dir=run.folder,
-        logger=[] if fast else [CSVLogger(run.logs, name="csv"), TensorBoardLogger(run.logs, name="tensorboard")],
-        callbacks=[
-            TrainingProgress(),
-            ModelCheckpoint(run.folder, filename="last", save_on_train_epoch_end=True, enable_version_counter=False),
-        ],
-        plugins=[SafeCheckpointIO()],
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,  # our batches know their rank
+    # determinism without its debugging aid, which fills every new tensor
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    checkpoint = ModelCheckpoint(
+        run.folder, filename="last", save_on_train_epoch_end=True, enable_version_counter=False
     )
+    try:
+        return lightning.Trainer(
+            **{**TRAINER_DEFAULTS, **config.trainer},
+            max_epochs=config.epochs,
+            default_root_dir=run.folder,
+            logger=[] if fast else [CSVLogger(run.logs, name="csv"), TensorBoardLogger(run.logs, name="tensorboard")],
+            callbacks=[TrainingProgress(), checkpoint],
+            plugins=[SafeCheckpointIO()],
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,  # our batches know their rank
+        )
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
 
 
 def say_what_runs(

@@ -91,7 +91,7 @@ def obvious(arrays: Arrays) -> float:
 
 def ours(arrays: Arrays, lam: float, folder: Path) -> float:
     """Seconds of one epoch of `train.py`'s own module, data and Trainer, its logs and checkpoint included."""
-    config = TrainConfig(lam=lam, epochs=1, batch_size=BATCH, validation_fraction=0, trainer={"devices": 1})
+    config = TrainConfig(lam=lam, epochs=1, batch_size=BATCH, validation_fraction=0)
     datamodule = TensorDataModule(arrays, BATCH, validation_fraction=0)
     module = build_module(config, datamodule)
     trainer = build_trainer(config, Run(folder))

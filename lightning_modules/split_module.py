@@ -116,7 +116,7 @@ class SplitModule(lightning.LightningModule):
     def means(self, stage: str) -> tuple[float, float, float]:
         """(mean loss, mean penalty, accuracy) of the epoch, over all devices."""
         sums = torch.as_tensor(self.all_gather(self.sums[stage].total(self.device))).view(-1, 4)  # (devices, 4)
-        count, loss, penalty, correct = sums.double().sum(dim=0).tolist()
+        count, loss, penalty, correct = sums.sum(dim=0).tolist()
         return loss / max(count, 1), penalty / max(count, 1), correct / max(count, 1)
 
     def check_penalty_moved(self) -> None:
@@ -158,7 +158,8 @@ class SplitModule(lightning.LightningModule):
             lr=options["lr"],
             momentum=options["momentum"],
             weight_decay=options["weight_decay"],
-            fused=True,  # one call a step instead of a loop over the parameters
+            # one call a step, not a loop over the parameters; beside fp16's scaler it would rule out gradient clipping
+            fused=self.trainer.precision != "16-mixed",
         )
         if not options["milestones"]:
             return optimiser

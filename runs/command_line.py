@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
 from errors import UserError
-from runs.config import TrainConfig
+from runs.config import TRAINER_DEFAULTS, TrainConfig
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 OURS = {
@@ -31,30 +32,6 @@ OURS = {
     "enable_model_summary",
 }
 OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hparams", "model_registry"}
-TRAINER_DEFAULTS: dict[str, Any] = {
-    "devices": 1,  # a run means the same on every machine; several devices are asked for
-    "num_sanity_val_steps": 0,
-    "deterministic": "warn",  # same seed, same machine: same weights, also on a GPU
-}
-# the Trainer's arguments that change what comes out, and so belong to a run's identity
-RESULT_CHANGING: tuple[str, ...] = (
-    "precision",
-    "accumulate_grad_batches",
-    "gradient_clip_val",
-    "gradient_clip_algorithm",
-    "devices",
-    "num_nodes",
-)
-RESULT_CHANGING += (
-    "limit_train_batches",
-    "max_steps",
-    "min_epochs",
-    "min_steps",
-    "max_time",
-    "overfit_batches",
-    "fast_dev_run",
-    "sync_batchnorm",
-)
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
 
 
@@ -107,23 +84,9 @@ def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> Tr
     fields = {
         name: parsed.pop(FLAG_NAMES.get(name, name)) for name in (f.name for f in dataclasses.fields(TrainConfig))
     }
-    standard = {f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()}
     defaults = parser.get_defaults().as_dict()["trainer"]
-    fields["trainer"] = {
-        name: value
-        for name, value in fields["trainer"].items()
-        if value != defaults[name] or f"trainer.{name}" in standard
-    }
+    fields["trainer"] = {name: value for name, value in fields["trainer"].items() if value != defaults[name]}
     return TrainConfig(**fields)
-
-
-def result_changing(trainer: dict[str, Any]) -> dict[str, Any]:
-    """The Trainer arguments that a run's name must tell apart, less those at their default."""
-    return {
-        name: trainer[name]
-        for name in RESULT_CHANGING
-        if name in trainer and trainer[name] != TRAINER_DEFAULTS.get(name)
-    }
 
 
 def run_command(command: Callable[[], Any]) -> int:
@@ -133,6 +96,14 @@ def run_command(command: Callable[[], Any]) -> int:
         command()
     except (UserError, ArgumentError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        print(
+            f"error: {error.strerror}: {error.filename or 'while writing'}; make room or choose another --out",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("stopped; what was finished is kept, and the same command goes on from there", file=sys.stderr)

@@ -14,6 +14,31 @@ from typing import Any
 from errors import UserError
 from lightning_modules.defences import DEFENCES, PENALTY_FAMILY
 
+TRAINER_DEFAULTS: dict[str, Any] = {
+    "devices": 1,  # a run means the same on every machine; several devices are asked for
+    "num_sanity_val_steps": 0,
+    "deterministic": "warn",  # same seed, same machine: same weights, also on a GPU
+}
+# the Trainer's arguments that change what comes out, and so belong to a run's identity
+RESULT_CHANGING: tuple[str, ...] = (
+    "precision",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "devices",
+    "num_nodes",
+)
+RESULT_CHANGING += (
+    "limit_train_batches",
+    "max_steps",
+    "min_epochs",
+    "min_steps",
+    "max_time",
+    "overfit_batches",
+    "fast_dev_run",
+    "sync_batchnorm",
+)
+
 
 def not_identity(default: Any) -> Any:
     """A field that says where or how a run is made, not what it is: two runs that differ only here are the same run."""
@@ -52,7 +77,7 @@ class TrainConfig:
         data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
         out: the folder of all runs.
         force: do a finished run again (an unfinished one is always continued).
-        trainer: arguments of Lightning's Trainer.
+        trainer: arguments of Lightning's Trainer that differ from `TRAINER_DEFAULTS`.
     """
 
     lam: float = 1.0
@@ -137,16 +162,17 @@ class TrainConfig:
             return "vanilla"
         return f"{self.defence} λ={self.lam:g}" + (f" β={self.beta:g}" if self.defence == "mixcon" else "")
 
-    def identity(self, data_name: str, data_source: str, trainer: dict[str, Any]) -> dict[str, Any]:
+    def identity(self, data_name: str, data_source: str) -> dict[str, Any]:
         """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
         chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
         # a file is known by its content, a dataset of torchvision by its name, wherever it was found
         content = data_source if "sha256" in data_source else data_name
+        trainer = {name: str(self.trainer[name]) for name in RESULT_CHANGING if name in self.trainer}
         return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer}
 
-    def run_name(self, data_name: str, data_source: str, trainer: dict[str, Any]) -> str:
+    def run_name(self, data_name: str, data_source: str) -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
-        identity = json.dumps(self.identity(data_name, data_source, trainer), sort_keys=True, default=str)
+        identity = json.dumps(self.identity(data_name, data_source), sort_keys=True)
         parts = [data_name, self.network, "vanilla" if self.defence == "none" else self.defence]
         if self.defence != "none":
             parts.append(f"l{self.lam:g}")

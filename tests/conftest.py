@@ -48,7 +48,7 @@ def config(npz: Callable[..., Path], tmp_path: Path) -> Callable[..., TrainConfi
             "epochs": 2,
             "batch_size": 12,
             "out": str(tmp_path / "runs"),
-            "trainer": {"accelerator": "cpu", "devices": 1, "num_sanity_val_steps": 0},
+            "trainer": {"accelerator": "cpu"},
         }
         return TrainConfig(**{**defaults, **fields})
 

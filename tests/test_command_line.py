@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -279,3 +280,36 @@ def test_an_error_of_ours_keeps_its_traceback(command: Command, tmp_path: Path) 
     """Exit code 2 is for users' errors only; the shell sees the same as the function."""
     wrong = command("train.py", "--lambda", "-1")
     assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+
+
+def test_lightnings_own_complaint_is_one_line(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    wrong = ["--trainer.accelerator", "warp"]
+    refused(capsys, "--trainer.*", "--dataset", str(npz()), "--out", str(tmp_path / "runs"), *wrong)
+
+
+# ---------------------------------------------------------------------- the README
+
+
+def readme_commands(script: str) -> list[list[str]]:
+    """Every `python SCRIPT …` line of the README, without its comment."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith(f"python {script}")]
+
+
+@pytest.mark.parametrize("argv", readme_commands("train.py"), ids=" ".join)
+def test_a_command_of_the_readme_runs(argv: list[str], npz: Callable[..., Path], tmp_path: Path) -> None:
+    """As written, but for one batch, on one CPU, and on small data where it would need a download."""
+    colour = "cifar10" in " ".join(argv)
+    x = np.random.default_rng(0).integers(0, 255, (60, 32, 32, 3) if colour else (60, 28, 28), dtype=np.uint8)
+    data = [] if "configs/synthetic.yaml" in argv else ["--dataset", str(npz(x_train=x, x_test=x[:30]))]
+    small = ["--batch-size", "12", "--trainer.devices", "1", "--trainer.accelerator", "cpu"]
+    assert main([*argv, *data, *small, "--trainer.fast_dev_run", "true", "--out", str(tmp_path / "runs")]) == 0
+
+
+def test_the_readme_names_every_script_and_experiment() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in [*ROOT.glob("*.py"), *(ROOT / "configs").glob("*.yaml")]:
+        assert (path.name if path.suffix == ".py" else path.stem) in readme, path.name
+    assert len(readme_commands("train.py")) >= 6

@@ -101,7 +101,7 @@ def test_a_checkpoint_gives_what_training_reported(config: Make) -> None:
 def test_the_recorded_config_is_the_same_run_again(
     config: Make, command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    chosen = config(lam=0.5, trainer={"accelerator": "cpu", "devices": 1, "gradient_clip_val": 1.0})
+    chosen = config(lam=0.5, trainer={"accelerator": "cpu", "gradient_clip_val": 1.0})
     folder = folder_of(train(chosen), chosen)
     assert yaml.safe_load((folder / "config.yaml").read_text())["lambda"] == 0.5
     again = command("train.py", "--config", folder / "config.yaml")
@@ -114,7 +114,7 @@ def test_the_recorded_config_is_the_same_run_again(
 
 def test_names_tell_runs_apart_by_what_changes_a_result(config: Make) -> None:
     def name(**fields: Any) -> str:
-        return config(**fields).run_name("mnist", "torchvision", {})
+        return config(**fields).run_name("mnist", "torchvision")
 
     assert name(lam=1.0) == name(lam=1.0, out="elsewhere", data_root="/data", force=True)
     different: list[dict[str, Any]] = [
@@ -129,11 +129,9 @@ def test_names_tell_runs_apart_by_what_changes_a_result(config: Make) -> None:
     assert len({name(lam=1.0), *(name(**{"lam": 1.0, **fields}) for fields in different)}) == len(different) + 1
     assert name(lam=0.0, beta=1e-2) == name(lam=0.0, beta=1e-5) == name(defence="none", lam=3.0), "there is one vanilla"
     chosen = config()
-    assert chosen.run_name("mnist", "torchvision (on disk)", {}) == chosen.run_name(
-        "mnist", "torchvision (downloaded)", {}
-    )
-    assert chosen.run_name("a", "a.npz, sha256 1", {}) != chosen.run_name("a", "a.npz, sha256 2", {})
-    assert chosen.run_name("mnist", "", {"precision": "bf16-mixed"}) != chosen.run_name("mnist", "", {})
+    assert chosen.run_name("mnist", "torchvision (on disk)") == chosen.run_name("mnist", "torchvision (downloaded)")
+    assert chosen.run_name("a", "a.npz, sha256 1") != chosen.run_name("a", "a.npz, sha256 2")
+    assert name(trainer={"precision": "bf16-mixed"}) != name(trainer={}) == name(trainer={"accelerator": "cpu"})
 
 
 # ---------------------------------------------------------------------- again, forced, resumed
@@ -205,33 +203,44 @@ def test_ctrl_c_keeps_the_last_epoch(config: Make, monkeypatch: pytest.MonkeyPat
     assert len(train(chosen)["training"]["history"]) == 3
 
 
-def test_kill_9_in_the_middle_of_an_epoch_and_the_same_command_again(npz: Callable[..., Path], tmp_path: Path) -> None:
-    data = npz(count=3000)
+def start(out: Path, data: Path, *more: Any) -> subprocess.Popen[str]:
+    """`train.py` on its own, for a few seconds of five epochs."""
+    arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", out, *more]
+    return subprocess.Popen(
+        [sys.executable, "train.py", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
-    def start(out: str) -> subprocess.Popen[str]:
-        arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", tmp_path / out]
-        return subprocess.Popen(
-            [sys.executable, "train.py", *map(str, arguments)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
-    process = start("killed")
+def stop_in_epoch_3(process: subprocess.Popen[str], how: signal.Signals) -> str:
+    """Send a signal in the middle of epoch 3, and wait; what was printed after it."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("epoch 2/5"):
             break
     time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(how)
+    return process.communicate(timeout=60)[0]
+
+
+def test_ctrl_c_says_that_nothing_is_lost(npz: Callable[..., Path], tmp_path: Path) -> None:
+    process = start(tmp_path / "runs", npz(count=3000))
+    assert "the same command goes on from there" in stop_in_epoch_3(process, signal.SIGINT)
+    assert process.returncode == 130
+
+
+def test_kill_9_in_the_middle_of_epoch_3_and_the_same_command_again(npz: Callable[..., Path], tmp_path: Path) -> None:
+    data = npz(count=3000)
+    stop_in_epoch_3(start(tmp_path / "killed", data), signal.SIGKILL)
     (folder,) = (tmp_path / "killed").glob("images-*")
     assert not (folder / "results.json").exists()
     for out in ("killed", "unbroken"):
-        output, _ = start(out).communicate(timeout=300)
-        assert "accuracy  distance" in output, output
-        assert ("resuming after epoch" in output) == (out == "killed")
+        output, _ = start(tmp_path / out, data).communicate(timeout=300)
+        assert "accuracy   distance" in output, output
+        assert ("resuming after epoch 2 of 5" in output) == (out == "killed")
     assert equal(weights(folder), weights(tmp_path / "unbroken" / folder.name))
     assert not [path for path in folder.iterdir() if path.name.endswith(".tmp")]
 
@@ -260,7 +269,7 @@ def test_two_processes_never_work_in_one_folder(config: Make) -> None:
 
 
 def test_fast_dev_run_saves_nothing(config: Make) -> None:
-    chosen = config(trainer={"accelerator": "cpu", "devices": 1, "fast_dev_run": True})
+    chosen = config(trainer={"accelerator": "cpu", "fast_dev_run": True})
     assert train(chosen)["utility"]["accuracy"] >= 0
     assert not Path(chosen.out).exists()
 
