@@ -63,6 +63,7 @@ def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
     """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
     parser = ArgumentParser(
         prog=prog,
+        usage=f"python {prog} [--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]",
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=Examples,
@@ -79,7 +80,7 @@ def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
 
 def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
     """The config that a command line asks for."""
-    parsed = parser.parse_args(argv).as_dict()
+    parsed = parser.parse_args(files_first(sys.argv[1:] if argv is None else argv)).as_dict()
     parsed.pop("config", None)
     fields = {
         name: parsed.pop(FLAG_NAMES.get(name, name)) for name in (f.name for f in dataclasses.fields(TrainConfig))
@@ -87,6 +88,21 @@ def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> Tr
     defaults = parser.get_defaults().as_dict()["trainer"]
     fields["trainer"] = {name: value for name, value in fields["trainer"].items() if value != defaults[name]}
     return TrainConfig(**fields)
+
+
+def files_first(argv: Sequence[str]) -> list[str]:
+    """The arguments with every `--config FILE` in front: jsonargparse lets the later win, and a flag must always win.
+
+    Example:
+        >>> files_first(["--lambda", "1", "--config", "a.yaml"])
+        ['--config', 'a.yaml', '--lambda', '1']
+    """
+    files: list[str] = []
+    flags: list[str] = []
+    for argument in argv:
+        is_file = argument.startswith("--config=") or argument == "--config" or files[-1:] == ["--config"]
+        (files if is_file else flags).append(argument)
+    return files + flags
 
 
 def run_command(command: Callable[[], Any]) -> int:

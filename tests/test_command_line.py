@@ -88,8 +88,7 @@ def test_print_config_shows_what_would_run(command: Command) -> None:
     shown = command("train.py", "--lambda", "3", "--config", "configs/synthetic.yaml", "--print_config")
     assert shown.returncode == 0, shown.stderr
     config = yaml.safe_load(shown.stdout)
-    # a file that comes after a flag wins over it, as everywhere in jsonargparse
-    assert (config["lambda"], config["network"]) == (0.1, "mlp")
+    assert (config["lambda"], config["network"]) == (3.0, "mlp"), "a flag wins over a file, wherever it stands"
 
 
 def test_help_shows_examples_and_every_flag(command: Command) -> None:
