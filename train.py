@@ -19,14 +19,13 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
-from torch import Tensor
 
 from datamodules import TensorDataModule, load
 from errors import UserError, first_line
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import measure_utility
+from lightning_modules.utility import Utility, measure_utility
 from reports.figures import representations_figure, training_curve
 from reports.tables import results_table
 from runs.checkpoints import SafeCheckpointIO, load_checkpoint
@@ -58,7 +57,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
         return fit(config, datamodule, module, run, save=False)
     run.create()
     if getattr(rank_zero_only, "rank", 0) != 0:  # a second device's process: the first one owns the folder
-        return fit(config, datamodule, module, run, save=False)
+        return {} if run.finished and not config.force else fit(config, datamodule, module, run, save=False)
     with run.claimed():
         if run.finished and not config.force:
             print(f"already done: {run.folder} (--force does it again)")
@@ -112,33 +111,24 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
         "name": run.name,
         "data": datamodule.record(),
         "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
-        "defence": {"name": config.defence, "lambda": config.lam, **{"beta": config.beta}, **config.defence_options()},
-        "utility": {
-            "accuracy": after.accuracy,
-            "train_accuracy": module.history[-1]["train/accuracy"] if module.history else None,
-        },
+        "defence": {"name": config.defence, "lambda": config.lam, "beta": config.beta, **config.defence_options()},
+        "utility": {"accuracy": after.accuracy},
         "separability": separability(after.representations),
         "attacks": {},
         "worst_case": {},
-        "training": {
-            "epochs": config.epochs,
-            "batch_size": config.batch_size,
-            "lr": config.lr,
-            "history": module.history,
-        },
+        "training": training_record(config, module, resumed=resume is not None),
         "environment": environment(device, config.seed, time.perf_counter() - began),
     }
     if save:
-        draw(
-            run,
-            module,
-            {
-                "before training": (before.representations, before.classes),
-                "after": (after.representations, after.classes),
-            },
-        )
+        draw(run, module, before, after)
         run.write_results(results)
     return results
+
+
+def training_record(config: TrainConfig, module: SplitModule, resumed: bool) -> dict[str, Any]:
+    """How the weights came about; `seconds` in the environment counts from the last start, so a resumed run says so."""
+    names = ("epochs", "batch_size", "lr", "momentum", "weight_decay", "milestones")
+    return {**{name: getattr(config, name) for name in names}, "resumed": resumed, "history": module.history}
 
 
 def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
@@ -191,13 +181,13 @@ def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[s
     return record
 
 
-def draw(run: Run, module: SplitModule, representations: dict[str, tuple[Tensor, Tensor]]) -> None:
+def draw(run: Run, module: SplitModule, before: Utility, after: Utility) -> None:
     """The run's figures: its training curve; where the cut layer is a plane, the representations before and after."""
     training_curve(module.history, run.folder / "training.png")
-    if all(z.flatten(1).shape[1] == 2 for z, _ in representations.values()):
-        representations_figure(
-            {title: (z.flatten(1), y) for title, (z, y) in representations.items()}, run.folder / "representations.png"
-        )
+    moments = {"before training": before, "after": after}
+    panels = {title: (moment.representations.flatten(1), moment.classes) for title, moment in moments.items()}
+    if all(z.shape[1] == 2 for z, _ in panels.values()):
+        representations_figure(panels, run.folder / "representations.png")
 
 
 def main(argv: list[str] | None = None) -> int:
