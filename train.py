@@ -76,6 +76,7 @@ def build_module(config: TrainConfig, datamodule: TensorDataModule) -> SplitModu
         classes=datamodule.classes,
         cut=config.cut,
         head=config.head,
+        pixels=datamodule.pixels(),
         defence=config.defence,
         defence_options=config.defence_options(),
         lam=config.lam,

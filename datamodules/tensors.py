@@ -33,9 +33,7 @@ class Arrays:
     x_test: Tensor
     y_test: Tensor
     classes: int
-    validation: tuple[Tensor, Tensor] | None = (
-        None  # where the data bring their own; else it is split off the training set
-    )
+    validation: tuple[Tensor, Tensor] | None = None  # where the data bring their own; else split off the training set
 
 
 class TensorBatches:
@@ -100,6 +98,19 @@ class TensorDataModule(lightning.LightningDataModule):
     def classes(self) -> int:
         """How many classes there are."""
         return self.arrays.classes
+
+    def pixels(self) -> dict[str, list[float]] | None:
+        """Mean and standard deviation of the training images by channel, in [0, 1]; None for vectors."""
+        x = self.train[0]
+        if x.ndim != 4:
+            return None
+        sums = torch.zeros(2, x.shape[1], dtype=torch.float64)
+        for chunk in x.split(EVALUATION_BATCH):
+            pixels = scaled(chunk).double()
+            sums += torch.stack([pixels.sum(dim=(0, 2, 3)), pixels.square().sum(dim=(0, 2, 3))])
+        mean, square = sums / (x.numel() / x.shape[1])
+        std = (square - mean.square()).clamp_min(0).sqrt().clamp_min(1 / 255)  # a blank channel is left as it is
+        return {"mean": [round(m, 6) for m in mean.tolist()], "std": [round(s, 6) for s in std.tolist()]}
 
     def record(self) -> dict[str, Any]:
         """What `results.json` says of the data."""

@@ -25,6 +25,7 @@ class SplitModule(lightning.LightningModule):
         classes: how many classes there are.
         cut: where the network is cut, a block's number or a layer's name.
         head: the head's variant (`default`, and for the MLP `deeper` and `wider`).
+        pixels: mean and standard deviation of the images by channel, None for vectors.
         defence: the defence's name.
         defence_options: the defence's own arguments, such as β.
         lam: λ, the weight of the penalty.
@@ -43,6 +44,7 @@ class SplitModule(lightning.LightningModule):
         classes: int,
         cut: int | str = 2,
         head: str = "default",
+        pixels: dict[str, list[float]] | None = None,
         defence: str = "none",
         defence_options: dict[str, Any] | None = None,
         lam: float = 0.0,
@@ -55,7 +57,7 @@ class SplitModule(lightning.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        self.network = build_network(network, tuple(shape), classes, cut, head)
+        self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
         if len(shape) == 3:
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = DEFENCES[defence](**(defence_options or {}))

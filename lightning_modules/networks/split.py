@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 from errors import UserError
@@ -30,21 +31,43 @@ class Architecture:
             self.blocks.append(name)
 
 
+class Standardise(nn.Module):
+    """Images in [0, 1] with each channel shifted to mean 0 and scaled to standard deviation 1.
+
+    It is the client's first layer, so that an attack works on the image itself, in [0, 1].
+    """
+
+    def __init__(self, mean: list[float], std: list[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))  # (C, 1, 1)
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+        self.mean: Tensor
+        self.std: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
+
 class SplitNetwork(nn.Module):
     """`forward(x) = head(encoder(x))`; the output of `encoder` is the cut layer z.
 
     Args:
         architecture: the network's layers.
         cut: a block's number (1 is the first), or the name of the last layer that the client runs.
+        pixels: mean and standard deviation of the images by channel; with them the encoder standardises its input.
     """
 
-    def __init__(self, architecture: Architecture, cut: int | str) -> None:
+    def __init__(
+        self, architecture: Architecture, cut: int | str, pixels: dict[str, list[float]] | None = None
+    ) -> None:
         super().__init__()
         names = list(architecture.layers)
         self.cut_layer = find_cut(architecture, cut)
         after = names.index(self.cut_layer) + 1
         self.encoder = nn.Sequential()
         self.head = nn.Sequential()
+        if pixels is not None:
+            self.encoder.add_module("standardise", Standardise(**pixels))
         for position, (name, layer) in enumerate(architecture.layers.items()):
             (self.encoder if position < after else self.head).add_module(name, layer)
 
@@ -80,7 +103,12 @@ def network(name: str) -> Callable[[Builder], Builder]:
 
 
 def build_network(
-    name: str, shape: tuple[int, ...], classes: int, cut: int | str = 2, head: str = "default"
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    cut: int | str = 2,
+    head: str = "default",
+    pixels: dict[str, list[float]] | None = None,
 ) -> SplitNetwork:
     """A freshly initialised split network for inputs of `shape` (without the batch dimension).
 
@@ -93,7 +121,7 @@ def build_network(
         near = difflib.get_close_matches(name, NETWORKS, n=1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UserError(f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}")
-    return SplitNetwork(NETWORKS[name](tuple(shape), classes, head), cut)
+    return SplitNetwork(NETWORKS[name](tuple(shape), classes, head), cut, pixels)
 
 
 def only_default_head(network_name: str, head: str) -> None:

@@ -245,6 +245,18 @@ def test_limits_keep_a_balanced_subset_without_repeats(npz: Callable[..., Path])
         TensorDataModule(arrays, limit_train=2)
 
 
+def test_pixel_statistics_are_those_of_the_training_split(npz: Callable[..., Path]) -> None:
+    x = np.random.default_rng(0).integers(0, 255, (60, 32, 32, 3), dtype=np.uint8)
+    x[..., 2] = 51
+    data = TensorDataModule(load(str(npz(x_train=x, x_test=x[:30])), Path(".")), validation_fraction=0)
+    pixels = data.pixels()
+    assert pixels is not None
+    assert pixels["mean"] == pytest.approx((x / 255).mean(axis=(0, 1, 2)), abs=1e-5)
+    assert pixels["std"][:2] == pytest.approx((x / 255).std(axis=(0, 1, 2))[:2], abs=1e-5)
+    assert pixels["std"][2] == pytest.approx(1 / 255, abs=1e-5), "a blank channel is not divided by zero"
+    assert TensorDataModule(load("synthetic", Path("."))).pixels() is None
+
+
 def test_bytes_are_scaled_to_the_unit_interval_and_floats_left_alone() -> None:
     assert scaled(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [0.0, 1.0]
     x = torch.tensor([-3.0, 7.0])

@@ -60,6 +60,14 @@ def test_cut_2_is_where_the_paper_cuts(
     assert network.encoder(torch.zeros(1, *shape)).shape[1:] == representation
 
 
+def test_the_encoder_standardises_its_images() -> None:
+    pixels = {"mean": [0.1, 0.2, 0.3], "std": [0.5, 0.25, 2.0]}
+    plain = NETWORKS["lenet"]((3, 32, 32), 10, "default")
+    x = torch.rand(2, 3, 32, 32)
+    by_hand = torch.stack([(x[:, c] - pixels["mean"][c]) / pixels["std"][c] for c in range(3)], dim=1)
+    assert torch.allclose(SplitNetwork(plain, 2, pixels)(x), SplitNetwork(plain, 2)(by_hand), atol=1e-5)
+
+
 def test_vgg16_has_thirteen_convolutions() -> None:
     names = NETWORKS["vgg16"]((3, 32, 32), 10, "default").layers
     assert sum(name.startswith("conv") for name in names) == 13
