@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from torch import Tensor
+
+from runs.files import replacing
 
 COLOURS = (
     "#0072b2",
@@ -19,16 +20,7 @@ COLOURS = (
     "#f0e442",
     "#000000",
 )  # told apart by the colour-blind
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure to a temporary name and move it."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.png")
-    try:
-        figure.savefig(temporary, dpi=140)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+DPI = 140
 
 
 def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
@@ -51,7 +43,8 @@ def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
         axes.grid(alpha=0.3)
         if len(lines) > 1:
             axes.legend()
-    save(figure, path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=DPI)
 
 
 def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Path) -> None:
@@ -69,4 +62,5 @@ def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Pa
         axes.set(title=title, xlabel="$h(x)_1$", ylabel="$h(x)_2$" if axes is grid[0][0] else "")
         axes.grid(alpha=0.3)
     grid[0][0].legend()
-    save(figure, path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=DPI)

@@ -1,8 +1,7 @@
-"""Files that survive a kill, and checkpoints that are data, not code: written atomically, read with weights only."""
+"""Checkpoints that are data, not code: written whole, read with weights only, refused in one line when unsound."""
 
 from __future__ import annotations
 
-import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 
 from errors import UserError
+from runs.files import replacing
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -34,38 +34,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return checkpoint
 
 
-def save_atomically(path: Path, content: Any) -> None:
-    """torch.save, then move: whoever reads `path` sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The same for text."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 class SafeCheckpointIO(CheckpointIO):
     """How Lightning writes and reads checkpoints here."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        save_atomically(Path(path), checkpoint)
+        with replacing(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None

@@ -15,7 +15,7 @@ import filelock
 import yaml
 
 from errors import UserError
-from runs.checkpoints import write_atomically
+from runs.files import replacing
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,14 @@ class Run:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """What the run was made with; `train.py --config` takes this file."""
-        write_atomically(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        with replacing(self.config) as temporary:
+            temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
     def write_results(self, results: dict[str, Any]) -> None:
         """Finish the run."""
-        write_atomically(self.results, json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
+        with replacing(self.results) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
 
     def read_results(self) -> dict[str, Any]:
         """What the run found."""
