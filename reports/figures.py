@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from runs.files import replacing
+from files import replacing
 
 COLOURS = (
     "#0072b2",

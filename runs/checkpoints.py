@@ -11,7 +11,7 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 
 from errors import UserError
-from runs.files import replacing
+from files import replacing
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import filelock
 import yaml
 
 from errors import UserError
-from runs.files import replacing
+from files import replacing
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.files import replacing
+from files import replacing
 
 
 def test_a_block_that_ends_well_replaces_the_file(tmp_path: Path) -> None:
