@@ -91,7 +91,7 @@ class TrainConfig:
     cut: int | str = 2
     head: str = "default"
     epochs: int = 20
-    batch_size: int = 20
+    batch_size: int = 16
     lr: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0
