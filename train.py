@@ -8,6 +8,7 @@ python train.py --config configs/synthetic.yaml --lambda 0.1 --beta 0.01
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
 from pathlib import Path
@@ -19,16 +20,17 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
+from torch import Tensor
 
 from datamodules import TensorDataModule, load
 from errors import UserError, first_line
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import Utility, measure_utility
+from lightning_modules.utility import measure_utility, representations_of_tests
 from reports.figures import representations_figure, training_curve
 from reports.tables import results_table
-from runs.checkpoints import SafeCheckpointIO, load_checkpoint
+from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment
@@ -55,9 +57,10 @@ def train(config: TrainConfig) -> dict[str, Any]:
     run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
     if config.trainer.get("fast_dev_run"):
         return fit(config, datamodule, module, run, save=False)
+    if not owns_the_run():
+        run.wait_until_set_aside(config.force)
+        return {} if run.finished else fit(config, datamodule, module, run, save=False)
     run.create()
-    if getattr(rank_zero_only, "rank", 0) != 0:  # a second device's process: the first one owns the folder
-        return {} if run.finished and not config.force else fit(config, datamodule, module, run, save=False)
     with run.claimed():
         if run.finished and not config.force:
             print(f"already done: {run.folder} (--force does it again)")
@@ -65,6 +68,12 @@ def train(config: TrainConfig) -> dict[str, Any]:
         if run.finished:
             run.set_aside()
         return fit(config, datamodule, module, run, save=True)
+
+
+def owns_the_run() -> bool:
+    """Whether this is the first of the processes that train one model: it alone speaks and writes."""
+    node = int(os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or 0)
+    return int(getattr(rank_zero_only, "rank", 0)) == 0 and node == 0
 
 
 def build_module(config: TrainConfig, datamodule: TensorDataModule) -> SplitModule:
@@ -91,23 +100,22 @@ def build_module(config: TrainConfig, datamodule: TensorDataModule) -> SplitModu
 def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, save: bool) -> dict[str, Any]:
     """Train, measure on the test set, and, where this process owns the run's folder, write it all down."""
     began = time.perf_counter()
+    trainer = build_trainer(config, run)
+    check_batch(config, datamodule, module, trainer.world_size)
     resume = run.checkpoint if run.checkpoint.is_file() else None
+    before = None
     if save:
         say_what_runs(config, datamodule, module, run, resume)
         run.write_config(recorded_config(config, datamodule))
-    before = measure_utility(module, datamodule)
-    trainer = build_trainer(config, run)
-    try:
-        trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
-    except SystemExit:  # how Lightning ends after Ctrl-C
-        if trainer.interrupted:
-            raise KeyboardInterrupt from None
-        raise
+        before = planar_representations(module, datamodule)
+    optimise(trainer, module, datamodule, resume)
     if not trainer.is_global_zero:
         return {}
-    module.check_penalty_moved()
+    module.check_trained()
     device = trainer.strategy.root_device
     after = measure_utility(module.to(device), datamodule)
+    if not after.representations.isfinite().all():
+        raise UserError("the trained network gives NaN or infinite representations: lower --lr or --lambda")
     results = {
         "name": run.name,
         "data": datamodule.record(),
@@ -117,23 +125,62 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
         "separability": separability(after.representations),
         "attacks": {},
         "worst_case": {},
-        "training": training_record(config, module, resumed=resume is not None),
+        # seconds in the environment count from the last start, so a resumed run says that it is one
+        "training": {"resumed": resume is not None, "devices": trainer.world_size, "history": module.history},
+        "config": recorded_config(config, datamodule),
         "environment": environment(device, config.seed, time.perf_counter() - began),
     }
     if save:
-        draw(run, module, before, after)
+        training_curve(module.history, run.folder / "training.png")
+        if before is not None:
+            moments = {"before training": before, "after": (after.representations.flatten(1), after.classes)}
+            representations_figure(moments, run.folder / "representations.png")
         run.write_results(results)
     return results
 
 
-def training_record(config: TrainConfig, module: SplitModule, resumed: bool) -> dict[str, Any]:
-    """How the weights came about; `seconds` in the environment counts from the last start, so a resumed run says so."""
-    names = ("epochs", "batch_size", "lr", "momentum", "weight_decay", "milestones")
-    return {**{name: getattr(config, name) for name in names}, "resumed": resumed, "history": module.history}
+def optimise(
+    trainer: lightning.Trainer, module: SplitModule, datamodule: TensorDataModule, resume: Path | None
+) -> None:
+    """Lightning's fit, with its ways of ending in our words."""
+    module.train()
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
+    except MisconfigurationException as error:
+        raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
+    except SystemExit:  # how Lightning ends after Ctrl-C
+        if trainer.interrupted:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def check_batch(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, devices: int) -> None:
+    """Refuse a batch that leaves the penalty nothing to compare."""
+    share, least = -(-config.batch_size // devices), module.defence.least_batch(datamodule.classes)
+    if module.penalised and share < least:
+        raise UserError(
+            f"--batch-size must be at least {least * devices}: {config.defence} with {datamodule.classes} classes "
+            f"needs {least} examples on each of {devices} device(s); got {config.batch_size}"
+        )
+
+
+def planar_representations(module: SplitModule, datamodule: TensorDataModule) -> tuple[Tensor, Tensor] | None:
+    """Test representations (N, 2) and classes where the cut layer is a plane, else nothing."""
+    z, y = representations_of_tests(module, datamodule, count=2)
+    if z.flatten(1).shape[1] != 2:
+        return None
+    z, y = representations_of_tests(module, datamodule)
+    return z.flatten(1), y
 
 
 def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
     """Lightning's Trainer with our folder, our checkpoints and the user's `--trainer.*`."""
+    if "spawn" in str(config.trainer.get("strategy")) or "fork" in str(config.trainer.get("strategy")):
+        raise UserError(
+            "--trainer.strategy must start its processes as scripts; use ddp instead of a spawned or forked one"
+        )
+    if config.trainer.get("precision") in ("16-true", "bf16-true"):
+        raise UserError("--trainer.precision must keep the weights in fp32; use 16-mixed or bf16-mixed")
     fast = bool(config.trainer.get("fast_dev_run"))
     # determinism without its debugging aid, which fills every new tensor
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -152,7 +199,7 @@ def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
             enable_model_summary=False,
             use_distributed_sampler=False,  # our batches know their rank
         )
-    except (MisconfigurationException, ValueError, TypeError) as error:
+    except (MisconfigurationException, ValueError, TypeError, ImportError, ArithmeticError) as error:
         raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
 
 
@@ -168,8 +215,7 @@ def say_what_runs(
     print(f"model    {config.network} cut after {module.network.cut_layer}, {config.describe_defence()}")
     print(f"run      {run.folder}", flush=True)
     if resume is not None:
-        epoch = load_checkpoint(resume)["epoch"] + 1
-        print(f"resuming after epoch {epoch} of {config.epochs}", flush=True)
+        print(f"resuming after epoch {check_resumable(resume, module) + 1} of {config.epochs}", flush=True)
 
 
 def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, Any]:
@@ -180,15 +226,6 @@ def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[s
     record["data_root"] = None
     record["force"] = False
     return record
-
-
-def draw(run: Run, module: SplitModule, before: Utility, after: Utility) -> None:
-    """The run's figures: its training curve; where the cut layer is a plane, the representations before and after."""
-    training_curve(module.history, run.folder / "training.png")
-    moments = {"before training": before, "after": after}
-    panels = {title: (moment.representations.flatten(1), moment.classes) for title, moment in moments.items()}
-    if all(z.shape[1] == 2 for z, _ in panels.values()):
-        representations_figure(panels, run.folder / "representations.png")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from datamodules import TensorDataModule
+from datamodules.tensors import TensorDataModule, scaled
+from errors import UserError
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint
 
@@ -23,6 +26,7 @@ class Victim:
         head: the server's part.
         release: what the defence does to z on its way out; an adaptive attacker goes through it.
         shape: the shape of one input.
+        classes: how many classes the server tells apart.
         bounds: the range of an input's entries, None where it has none (vectors).
     """
 
@@ -30,6 +34,7 @@ class Victim:
     head: nn.Module
     release: Callable[[Tensor], Tensor]
     shape: tuple[int, ...]
+    classes: int
     bounds: tuple[float, float] | None
 
     @classmethod
@@ -38,15 +43,48 @@ class Victim:
         module = module.eval().requires_grad_(False)
         shape = tuple(module.hparams["shape"])
         bounds = (0.0, 1.0) if len(shape) == 3 else None
-        return cls(module.network.encoder, module.network.head, module.defence.release, shape, bounds)
+        network, release = module.network, module.defence.release
+        return cls(network.encoder, network.head, release, shape, module.hparams["classes"], bounds)
 
     @classmethod
     def from_checkpoint(cls, path: Path) -> Victim:
         """The victim in a run's `last.ckpt`: the same a minute and a month after training."""
         checkpoint = load_checkpoint(path)
-        module = SplitModule(**checkpoint["hyper_parameters"])
-        module.load_state_dict(checkpoint["state_dict"])
+        try:
+            module = SplitModule(**checkpoint["hyper_parameters"])
+            module.load_state_dict(checkpoint["state_dict"])
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise UserError(f"checkpoint {path} does not hold a split network of this version of sweetspot") from error
         return cls.from_module(module)
+
+    def represent(self, x: Tensor) -> Tensor:
+        """h(x), flat, (B, …) → (B, d), differentiable in x."""
+        z: Tensor = self.encoder(x)
+        return z.flatten(1)
+
+    def residual(self, x: Tensor, z: Tensor) -> Tensor:
+        """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth."""
+        with torch.no_grad():
+            size: Tensor = torch.linalg.vector_norm(z.flatten(1), dim=1).clamp_min(1e-12)
+            missed: Tensor = torch.linalg.vector_norm(self.represent(x) - z.flatten(1), dim=1)
+            return missed / size
+
+
+@dataclass(frozen=True)
+class AttackerData:
+    """Inputs of the attacker's own, distributed as the victim's: the training split, never what is attacked."""
+
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def of(cls, datamodule: TensorDataModule) -> AttackerData:
+        """The training split of a dataset."""
+        return cls(*datamodule.train)
+
+    def images(self, indices: Tensor | slice) -> Tensor:
+        """Some of the inputs, as floats."""
+        return scaled(self.x[indices])
 
 
 @dataclass
@@ -55,7 +93,7 @@ class Reconstruction:
 
     Args:
         x: the recovered inputs (B, …).
-        residual: ‖h(x̂) − z‖ of each (B,), a score that needs no ground truth.
+        residual: ‖h(x̂) − z‖ / ‖z‖ of each (B,), a score that needs no ground truth.
         seconds: how long it took.
         trace: whatever the attack recorded on its way.
     """
@@ -66,11 +104,24 @@ class Reconstruction:
     trace: dict[str, Any] = field(default_factory=dict)
 
 
-class Attack(Protocol):
-    """`prepare` trains what the attack needs on the attacker's own data, `reconstruct` turns z into inputs."""
+class Attack(ABC):
+    """`prepare` trains what the attack needs on the attacker's own data, `reconstruct` turns z into inputs.
 
-    name: str
+    `key` is how results call it, such as `whitebox/paper`.
+    """
 
-    def prepare(self, victim: Victim, datamodule: TensorDataModule) -> None: ...
+    key: str
 
-    def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction: ...
+    def prepare(self, victim: Victim, data: AttackerData | None) -> None:  # noqa: B027  # most attacks need nothing
+        """Learn from the attacker's data; an attack that cannot do without them refuses here."""
+
+    @abstractmethod
+    def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
+        """The inputs behind the released representations z (B, …)."""
+
+
+def checked(z: Tensor) -> Tensor:
+    """z, if it can be attacked at all."""
+    if not z.isfinite().all():
+        raise UserError("the representations hold NaN or infinite values; nothing can be recovered from them")
+    return z

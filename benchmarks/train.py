@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -128,7 +129,8 @@ def main() -> None:
     arrays = load(None, chosen.data_root)
     arrays.x_train, arrays.y_train = arrays.x_train[: chosen.images], arrays.y_train[: chosen.images]
     count = len(arrays.y_train)
-    folder = Path(os.environ.get("TMPDIR") or "/tmp") / f"sweetspot-benchmark-{os.getpid()}"
+    kept = tempfile.TemporaryDirectory(prefix="sweetspot-benchmark-")
+    folder = Path(kept.name)
     contestants: dict[str, Callable[[], float]] = {
         "obvious": lambda: obvious(arrays),
         "limit": lambda: limit(arrays),

@@ -46,9 +46,10 @@ class BalancedBatches:
     def __init__(self, y: Tensor, batch_size: int, seed: int, rank: int = 0, world_size: int = 1) -> None:
         self.y, self.batch_size, self.seed, self.rank, self.world_size = y, batch_size, seed, rank, world_size
         self.epoch = 0
-        # A last batch that could not hold every class joins the one before it: no class, so no pair, is ever missing.
+        # A last batch that could not hold every class twice joins the one before it: no pair, across classes or within
+        # one, is missing there that an ordinary batch would have.
         left = len(y) % batch_size
-        too_small = 0 < left < min(int(y.unique().numel()), batch_size)
+        too_small = 0 < left < min(2 * int(y.unique().numel()), batch_size)
         self.batches = max(1, len(y) // batch_size + (1 if left and not too_small else 0))
 
     def set_epoch(self, epoch: int) -> None:

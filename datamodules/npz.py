@@ -1,7 +1,6 @@
 """Any dataset in one `.npz` file with x_train, y_train, x_test, y_test (the Keras convention), checked before use."""
 
 import hashlib
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor
 from datamodules.tensors import Arrays
 from errors import UserError, first_line
 
+MOST_CLASSES = 100_000
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -42,10 +42,13 @@ def read(path: Path) -> dict[str, np.ndarray]:
             missing = [key for key in KEYS if key not in file]
             if missing:
                 raise UserError(f"{path}: the array {missing[0]} is missing; an .npz dataset needs {', '.join(KEYS)}")
-            return {key: file[key] for key in KEYS}
+            arrays = {key: file[key] for key in KEYS}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise UserError(f"{path}: {', '.join(KEYS)} must be arrays")
+            return arrays
     except UserError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
+    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
         raise UserError(f"{path} cannot be read as an .npz dataset ({first_line(error)})") from error
 
 
@@ -91,4 +94,8 @@ def labels(arrays: dict[str, np.ndarray], path: Path, key: str, count: int) -> T
         raise UserError(f"{path}: {key} must hold whole numbers; got {y.dtype}")
     if y.min() < 0:
         raise UserError(f"{path}: {key} has the label {y.min()}; labels start at 0")
+    if y.max() >= MOST_CLASSES:
+        raise UserError(
+            f"{path}: {key} has the label {y.max()}; labels are 0 … K−1 for K classes, K ≤ {MOST_CLASSES:,}"
+        )
     return torch.from_numpy(y.astype(np.int64))

@@ -84,8 +84,10 @@ class TensorDataModule(lightning.LightningDataModule):
         self.validation = arrays.validation or (arrays.x_train[held_out], arrays.y_train[held_out])
         test = torch.arange(len(arrays.y_test))
         if limit_test:
-            test = limited(arrays.y_test, limit_test, "limit_test", 1)
+            test = limited(arrays.y_test, limit_test, "limit_test", 2)
         self.test = arrays.x_test[test], arrays.y_test[test]
+        if len(test) < 2:
+            raise UserError(f"the test set must hold at least 2 examples; {arrays.name} has {len(test)}")
         if batch_size < 1:
             raise UserError(f"batch_size must be at least 1; got {batch_size}")
 
@@ -137,6 +139,8 @@ class TensorDataModule(lightning.LightningDataModule):
     def in_order(self, split: tuple[Tensor, Tensor]) -> TensorBatches:
         """Every example of a split once, in order; on several devices each takes its own part."""
         rank, world_size = self.place()
+        if len(split[1]) < world_size:
+            rank, world_size = 0, 1  # too few to share: every device looks at all of them
         indices = torch.arange(len(split[1]))[rank::world_size]
         return TensorBatches(*split, list(indices.split(EVALUATION_BATCH)) if len(indices) else [])
 
@@ -162,7 +166,7 @@ def scaled(x: Tensor) -> Tensor:
 def limited(y: Tensor, limit: int, name: str, least: int) -> Tensor:
     """Indices of `limit` examples, as balanced as the classes allow, without repeats, in the data's own order."""
     if limit < least:
-        raise UserError(f"{name} must be at least {least} (one example a class), or 0 for all; got {limit}")
+        raise UserError(f"{name} must be at least {least} for this dataset, or 0 for all; got {limit}")
     generator = torch.Generator().manual_seed(SPLIT_SEED)
     order = balanced_order(y, len(y) + len(torch.unique(y)) * int(torch.bincount(y).max()), generator)
     first = torch.full((len(y),), len(order)).scatter_reduce(

@@ -74,7 +74,7 @@ SETS = {
 
 
 class NotAvailableError(UserError):
-    """The dataset is neither on disk nor to be had."""
+    """The dataset is neither on disk nor reachable."""
 
 
 def torchvision_set(name: str, root: Path) -> Arrays:
@@ -122,7 +122,7 @@ def download(chosen: TorchvisionSet, root: Path) -> None:
             for train in (True, False):
                 chosen.open(root, train, True)
     except (OSError, RuntimeError, urllib.error.URLError) as error:
-        raise NotAvailableError(
+        raise UserError(
             f"{chosen.name} could not be downloaded to {root} ({first_line(error)}); try again, or copy it there"
         ) from error
 

@@ -55,10 +55,10 @@ class TrainingProgress(Callback):
             self.began = now
         elif self.steps == WARM_UP + ESTIMATE_AFTER:
             per_step = (now - self.began) / ESTIMATE_AFTER
-            left = (self.total - trainer.global_step) * per_step
+            left = (self.total - trainer.global_step) * per_step * trainer.accumulate_grad_batches
             self.say(
                 f"about {duration(left)} for the remaining {self.total - trainer.global_step:,} steps "
-                f"({per_step * 1000:.1f} ms a step)"
+                f"({per_step * 1000:.1f} ms a batch)"
             )
         if self.bar is not None and now - self.shown > REFRESH_SECONDS:
             self.bar.update(self.task, completed=trainer.global_step)

@@ -31,6 +31,15 @@ class EpochSums:
         penalty = (torch.stack(self.penalties).float() * count).sum()
         return torch.stack([count.sum(), loss, penalty, torch.stack(self.correct).sum().float()])
 
+    def penalty_broke_first(self) -> bool:
+        """Whether the penalty ceased to be a finite number in an earlier step than the loss, or alone."""
+
+        def first_break(values: list[Tensor]) -> int:
+            finite = torch.stack(values).isfinite().tolist()
+            return finite.index(False) if False in finite else len(finite)
+
+        return first_break(self.penalties) < first_break(self.losses)
+
     def penalty_range(self) -> Tensor:
         """The smallest and the largest penalty of a batch, (2,)."""
         penalties = torch.stack(self.penalties).float()

@@ -63,12 +63,13 @@ class SplitModule(lightning.LightningModule):
         self.defence = DEFENCES[defence](**(defence_options or {}))
         self.lam = lam
         self.penalised = self.defence.active and lam > 0
-        # the smallest and the largest penalty of any step, for `check_penalty_moved`
+        # the smallest and the largest penalty of any step, for `check_trained`
         self.register_buffer("penalty_range", torch.tensor([math.inf, -math.inf]))
         self.penalty_range: Tensor
         # every epoch's figures, kept in the checkpoint, so that a resumed run has the whole curve
         self.history: list[dict[str, float]] = []
         self.sums = {"train": EpochSums(), "val": EpochSums()}
+        self.validated: dict[str, float] = {}  # this epoch's validation figures, where it had a validation
 
     def forward(self, x: Tensor) -> Tensor:
         """The server's logits for inputs x (B, …): the head sees what the defence releases."""
@@ -85,6 +86,7 @@ class SplitModule(lightning.LightningModule):
         # One seed an epoch (and a rank): a run resumed at epoch k draws what an unbroken run draws there.
         torch.manual_seed((self.hparams["seed"] * 1_000_003 + self.current_epoch) * 1009 + self.global_rank)
         self.sums["train"] = EpochSums()
+        self.validated = {}
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         x, y = batch
@@ -92,6 +94,10 @@ class SplitModule(lightning.LightningModule):
         logits = self.network.head(self.defence.release(z))
         loss = F.cross_entropy(logits, y)
         penalty = self.defence.penalty(z, y, x) if self.penalised else loss.new_zeros(())
+        if self.penalised and not penalty.requires_grad:
+            raise UserError(
+                f"the {self.defence.name} penalty does not depend on the cut layer: λ={self.lam:g} does nothing"
+            )
         self.sums["train"].add(logits, y, loss, penalty)
         return loss + self.lam * penalty if self.penalised else loss
 
@@ -104,16 +110,18 @@ class SplitModule(lightning.LightningModule):
         if self.penalised:
             figures[f"train/{self.defence.name}"] = penalty  # a defence logs its own quantity
         self.log_dict(figures)
-        validation = {
-            name: float(value) for name, value in self.trainer.callback_metrics.items() if name.startswith("val/")
-        }
-        self.history.append({"epoch": self.current_epoch, **figures, **validation})
-        if not math.isfinite(loss + penalty):
-            what = "cross-entropy" if not math.isfinite(loss) else f"the {self.defence.name} penalty"
-            raise UserError(
-                f"{what} is no longer a finite number in epoch {self.current_epoch}: "
-                f"lower --lr or --lambda, raise --epsilon, or use batches with at least two examples of two classes"
-            )
+        self.history.append({"epoch": self.current_epoch, **figures, **self.validated})
+        self.check_finite(figures)
+
+    def check_finite(self, figures: dict[str, float]) -> None:
+        """Stop a run whose loss is no longer a number, and say which part broke first."""
+        if math.isfinite(sum(figures.values()) + self.validated.get("val/loss", 0.0)):
+            return
+        what = f"the {self.defence.name} penalty" if self.sums["train"].penalty_broke_first() else "the cross-entropy"
+        raise UserError(
+            f"{what} is no longer a finite number in epoch {self.current_epoch + 1}: "
+            f"lower --lr or --lambda, or raise --epsilon"
+        )
 
     def means(self, stage: str) -> tuple[float, float, float]:
         """(mean loss, mean penalty, accuracy) of the epoch, over all devices."""
@@ -121,8 +129,10 @@ class SplitModule(lightning.LightningModule):
         count, loss, penalty, correct = sums.sum(dim=0).tolist()
         return loss / max(count, 1), penalty / max(count, 1), correct / max(count, 1)
 
-    def check_penalty_moved(self) -> None:
-        """Refuse a run whose penalty was switched on and did nothing: the worst bug of the field."""
+    def check_trained(self) -> None:
+        """Refuse a run in which nothing was trained, or whose penalty was on and did nothing, the field's worst bug."""
+        if self.global_step == 0:
+            raise UserError("not a single step was trained; look at --limit-train and --trainer.*")
         low, high = self.penalty_range.tolist()
         if self.penalised and self.global_step > 1 and not high - low > 1e-7 * abs(high):
             raise UserError(
@@ -143,7 +153,8 @@ class SplitModule(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         loss, _, accuracy = self.means("val")
-        self.log_dict({"val/loss": loss, "val/accuracy": accuracy})
+        self.validated = {"val/loss": loss, "val/accuracy": accuracy}
+        self.log_dict(self.validated)
 
     # ------------------------------------------------------------------ checkpoint and optimiser
 

@@ -25,7 +25,9 @@ def describe_defence(defence: dict[str, Any]) -> str:
     """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β)."""
     if defence["name"] == "mixcon":
         return f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})"
-    return f"UniCon({short(defence['lambda'])})" if defence["name"] == "unicon" else "Vanilla"
+    if defence["name"] == "none":
+        return "Vanilla"
+    return f"{ {'unicon': 'UniCon'}.get(defence['name'], defence['name']) }({short(defence['lambda'])})"
 
 
 def results_table(results: Sequence[dict[str, Any]], console: Console | None = None) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
+from torch import nn
 
 from errors import UserError
 from files import replacing
+
+NEEDED = {"state_dict", "epoch", "global_step", "history", "hyper_parameters", "loops", "pytorch-lightning_version"}
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -25,13 +27,22 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"checkpoint {path} holds more than weights and is refused: it may run code when loaded, or it is damaged; "
             f"remove it if you do not trust where it comes from"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged file fails in as many ways as it has bytes
         raise UserError(
             f"checkpoint {path} is truncated or damaged; remove it, and the same command starts the run anew"
         ) from error
-    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-        raise UserError(f"checkpoint {path} is not one of sweetspot's: it has no state_dict")
+    if not isinstance(checkpoint, dict) or not checkpoint.keys() >= NEEDED:
+        raise UserError(f"checkpoint {path} is not one of sweetspot's: it needs {', '.join(sorted(NEEDED))}")
     return checkpoint
+
+
+def check_resumable(path: Path, module: nn.Module) -> int:
+    """The epoch after which `path` was written, if its weights fit the module."""
+    checkpoint = load_checkpoint(path)
+    here = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    if here != {name: getattr(tensor, "shape", None) for name, tensor in checkpoint["state_dict"].items()}:
+        raise UserError(f"checkpoint {path} holds another network than this run's; remove it, and the run starts anew")
+    return int(checkpoint["epoch"])
 
 
 class SafeCheckpointIO(CheckpointIO):

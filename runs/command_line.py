@@ -18,7 +18,7 @@ import docstring_parser
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
-from errors import UserError
+from errors import UserError, first_line
 from runs.config import TRAINER_DEFAULTS, TrainConfig
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
@@ -80,7 +80,14 @@ def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
 
 def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
     """The config that a command line asks for."""
-    parsed = parser.parse_args(files_first(sys.argv[1:] if argv is None else argv)).as_dict()
+    try:
+        parsed = parser.parse_args(files_first(sys.argv[1:] if argv is None else argv)).as_dict()
+    except (TypeError, AttributeError, ValueError) as error:  # what odd YAML makes of the parser
+        raise UserError(
+            f"the --config file cannot be understood ({first_line(error)}); see --print_config for one"
+        ) from error
+    if not isinstance(parsed.get("trainer"), dict):
+        raise UserError(f"trainer must hold arguments of Lightning's Trainer by name; got {parsed.get('trainer')!r}")
     parsed.pop("config", None)
     fields = {
         name: parsed.pop(FLAG_NAMES.get(name, name)) for name in (f.name for f in dataclasses.fields(TrainConfig))
@@ -100,6 +107,9 @@ def files_first(argv: Sequence[str]) -> list[str]:
     files: list[str] = []
     flags: list[str] = []
     for argument in argv:
+        name, equals, value = argument.partition("=")
+        if len(name) > 4 and "--config".startswith(name):  # argparse takes abbreviations
+            argument = "--config" + equals + value
         is_file = argument.startswith("--config=") or argument == "--config" or files[-1:] == ["--config"]
         (files if is_file else flags).append(argument)
     return files + flags

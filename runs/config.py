@@ -7,12 +7,14 @@ import hashlib
 import json
 import math
 import os
+import types
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from lightning_modules.defences import DEFENCES, PENALTY_FAMILY
+from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for
@@ -38,6 +40,26 @@ RESULT_CHANGING += (
     "fast_dev_run",
     "sync_batchnorm",
 )
+
+FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
+
+
+def plain(trainer: dict[str, Any]) -> dict[str, Any]:
+    """The Trainer's arguments with one spelling for one meaning: 4 for "4", nothing for the default precision.
+
+    Example:
+        >>> plain({"devices": "4", "precision": "32-true", "gradient_clip_val": 1.0})
+        {'devices': 4, 'gradient_clip_val': 1}
+    """
+    spelled: dict[str, Any] = {}
+    for name, value in trainer.items():
+        if (isinstance(value, str) and value.isdecimal()) or (
+            isinstance(value, float) and value.is_integer() and name == "gradient_clip_val"
+        ):
+            value = int(value)
+        if not (name == "precision" and value in (None, 32, "32-true")):
+            spelled[name] = value
+    return spelled
 
 
 def not_identity(default: Any) -> Any:
@@ -106,14 +128,32 @@ class TrainConfig:
     trainer: dict[str, Any] = not_identity({})
 
     def __post_init__(self) -> None:
+        self.check_types()
         self.check()
-        if self.defence == "none" or self.lam == 0:
-            # one vanilla, whatever λ, β or defence were written beside it: there is nothing they could change
-            self.defence, self.lam = "none", 0.0
+        self.trainer = {
+            name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
+        }
+        if self.lam == 0 and DEFENCES[self.defence].release is Defence.release:
+            self.defence = "none"  # one vanilla, whatever β or defence were written beside λ = 0: they change nothing
+        if self.defence == "none":
+            self.lam = 0.0
         if self.defence != "mixcon":
             self.beta, self.family, self.epsilon = 0.0, "inverse", TrainConfig.epsilon
         if self.defence == "none":
             self.normalise = True
+
+    def check_types(self) -> None:
+        """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
+        for name, hint in typing.get_type_hints(TrainConfig).items():
+            flag, value = {"lam": "lambda"}.get(name, name).replace("_", "-"), getattr(self, name)
+            if hint is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+                setattr(self, name, value)
+            allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
+            if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+                raise UserError(
+                    f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
+                )
 
     def check(self) -> None:
         """Refuse what cannot be meant, in one line that names the argument, the rule and the value."""
@@ -132,8 +172,8 @@ class TrainConfig:
             ("limit-test", self.limit_test, 0),
             ("seed", self.seed, 0),
         ):
-            if count < least:
-                raise UserError(f"--{flag} must be at least {least}; got {count}")
+            if not least <= count < 2**32:
+                raise UserError(f"--{flag} must be at least {least} and below 2³²; got {count}")
         if not 0 < self.epsilon < 1:
             raise UserError(f"--epsilon must lie between 0 and 1; got {self.epsilon:g}")
         if not 0 <= self.momentum < 1:
@@ -166,13 +206,13 @@ class TrainConfig:
         """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
         chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
         # a file is known by its content, a dataset of torchvision by its name, wherever it was found
-        content = data_source if "sha256" in data_source else data_name
-        trainer = {name: str(self.trainer[name]) for name in RESULT_CHANGING if name in self.trainer}
-        return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer}
+        content = data_source.split("sha256 ")[1] if "sha256" in data_source else data_name
+        trainer = {name: self.trainer[name] for name in RESULT_CHANGING if name in self.trainer}
+        return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer, "format": FORMAT}
 
     def run_name(self, data_name: str, data_source: str) -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
-        identity = json.dumps(self.identity(data_name, data_source), sort_keys=True)
+        identity = json.dumps(self.identity(data_name, data_source), sort_keys=True, default=str)
         parts = [data_name, self.network, "vanilla" if self.defence == "none" else self.defence]
         if self.defence != "none":
             parts.append(f"l{self.lam:g}")

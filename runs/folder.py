@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ import yaml
 
 from errors import UserError
 from files import replacing
+
+SECTIONS = {"name", "data", "model", "defence", "utility", "separability", "attacks", "worst_case", "environment"}
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,10 @@ class Run:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the folder while a run is made in it: a second process on the same run is turned away, not mixed in."""
-        lock = filelock.FileLock(self.folder / ".lock", timeout=0)
+        """Hold the run while it is made: a second process on it is turned away, not mixed in."""
+        locks = self.folder.parent / ".locks"
+        locks.mkdir(exist_ok=True)
+        lock = filelock.FileLock(locks / f"{self.name}.lock", timeout=0)
         try:
             lock.acquire()
         except filelock.Timeout:
@@ -71,20 +76,25 @@ class Run:
                 f"another process is working on {self.folder}; wait for it, or choose another --out"
             ) from None
         try:
+            for litter in self.folder.glob(".*.tmp*"):  # of a process that was killed while it wrote
+                litter.unlink(missing_ok=True)
             yield
         finally:
             lock.release()
 
+    def wait_until_set_aside(self, forced: bool, seconds: float = 60.0) -> None:
+        """Where a run is to be done again by several processes: wait for the first of them to move the old one away."""
+        deadline = time.monotonic() + seconds
+        while forced and self.finished and time.monotonic() < deadline:
+            time.sleep(0.05)
+
     def set_aside(self) -> None:
-        """Move a finished run's files to `.previous/` beside it: a forced run replaces, it does not destroy."""
+        """Move a finished run to `.previous/` beside it, in one step: a forced run replaces, it does not destroy."""
         aside = self.folder.parent / ".previous" / self.name
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        for entry in sorted(
-            self.folder.iterdir(), key=lambda entry: entry != self.results
-        ):  # results.json first: then it is unfinished
-            if entry.name != ".lock":
-                shutil.move(str(entry), aside / entry.name)
+        aside.parent.mkdir(exist_ok=True)
+        self.folder.rename(aside)
+        self.folder.mkdir()
 
     def write_config(self, config: dict[str, Any]) -> None:
         """What the run was made with; `train.py --config` takes this file."""
@@ -101,6 +111,8 @@ class Run:
         """What the run found."""
         try:
             results: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+            if not isinstance(results, dict) or not results.keys() >= SECTIONS:
+                raise ValueError(f"it needs {', '.join(sorted(SECTIONS))}")
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{self.results} cannot be read ({error}); remove it, and the same command writes it anew"

@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from torch import nn
 
 import datamodules.torchvision_sets as torchvision_sets
+from lightning_modules.defences import DEFENCES, Defence
+from lightning_modules.networks import NETWORKS, Architecture, network
+from runs.checkpoints import load_checkpoint
 from runs.command_line import parse_train, train_parser
 from runs.config import TrainConfig
 from tests.conftest import ROOT
@@ -34,7 +38,7 @@ def parse(*argv: str) -> TrainConfig:
 def test_flags_win_over_files_and_files_over_defaults(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("lambda: 5\nbatch_size: 64\ntrainer:\n  precision: bf16-mixed\n")
-    config = parse("--config", str(file), "--batch-size", "32")
+    config = parse("--batch-size", "32", "--conf", str(file))
     assert (config.lam, config.batch_size, config.beta) == (5.0, 32, TrainConfig.beta)
     assert config.trainer["precision"] == "bf16-mixed"
 
@@ -156,6 +160,9 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
         (["--dataset", "synthetic"], "--network mlp"),
         (["--network", "mlp"], "takes vectors"),
         (["--head", "wider"], "head must be default"),
+        (["--seed", "4294967296"], "--seed must be at least 0 and below 2³²"),
+        (["--cut", "²"], "cut must be a block"),
+        (["--limit-test", "1"], "limit_test must be at least 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -197,6 +204,43 @@ def test_an_unwritable_out_is_one_line(
         locked = tmp_path / "locked"
         locked.mkdir(mode=0o500)
         refused(capsys, "cannot be written", "--dataset", str(npz()), "--out", str(locked))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [f"{flag}: null" for flag in ("lambda", "epochs", "network", "milestones", "trainer")]
+    + [
+        "epochs: true",
+        "force: maybe",
+        "trainer: 5",
+        "trainer: [1]",
+        "nonsense: 1",
+        "lambda: [1]",
+        "{",
+        "- 1",
+        "",
+        "# nothing",
+    ],
+)
+def test_an_odd_config_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(content)
+    refused(capsys, "", "--config", str(file), "--dataset", "mnist-5k", "--out", str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_binary_config_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_bytes(bytes(range(256)))
+    refused(capsys, "", "--config", str(tmp_path / "odd.yaml"))
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+def test_spawned_processes_are_refused(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], strategy: str
+) -> None:
+    refused(
+        capsys, "use ddp", "--dataset", str(npz()), "--trainer.fast_dev_run", "true", "--trainer.strategy", strategy
+    )
 
 
 # ---------------------------------------------------------------------- checkpoints that are not sound
@@ -259,6 +303,36 @@ def test_a_malicious_checkpoint_does_not_run(
     assert not target.exists()
 
 
+@pytest.mark.parametrize("without", ["epoch", "history", "pytorch-lightning_version", "loops"])
+def test_a_checkpoint_that_lacks_a_part_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], without: str
+) -> None:
+    chosen, folder = unfinished
+    checkpoint = load_checkpoint(folder / "last.ckpt")
+    del checkpoint[without]
+    torch.save(checkpoint, folder / "last.ckpt")
+    refused(capsys, "is not one of sweetspot's", *resume(chosen))
+
+
+def test_a_checkpoint_of_another_network_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
+) -> None:
+    chosen, folder = unfinished
+    checkpoint = load_checkpoint(folder / "last.ckpt")
+    checkpoint["state_dict"]["network.head.fc3.bias"] = torch.zeros(5)
+    torch.save(checkpoint, folder / "last.ckpt")
+    refused(capsys, "holds another network", *resume(chosen))
+
+
+@pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{"])
+def test_a_broken_results_file_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], content: str
+) -> None:
+    chosen, folder = unfinished
+    (folder / "results.json").write_text(content)
+    refused(capsys, "results.json cannot be read", *resume(chosen))
+
+
 def test_a_checkpoint_of_something_else_is_one_line(
     capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
 ) -> None:
@@ -267,16 +341,7 @@ def test_a_checkpoint_of_something_else_is_one_line(
     refused(capsys, "is not one of sweetspot's", *resume(chosen))
 
 
-def test_a_broken_results_file_is_one_line(
-    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
-) -> None:
-    chosen, folder = unfinished
-    (folder / "results.json").write_text("{")
-    refused(capsys, "results.json cannot be read", *resume(chosen))
-
-
-def test_an_error_of_ours_keeps_its_traceback(command: Command, tmp_path: Path) -> None:
-    """Exit code 2 is for users' errors only; the shell sees the same as the function."""
+def test_the_shell_sees_one_line_and_exit_code_2(command: Command) -> None:
     wrong = command("train.py", "--lambda", "-1")
     assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
 
@@ -312,3 +377,18 @@ def test_the_readme_names_every_script_and_experiment() -> None:
     for path in [*ROOT.glob("*.py"), *(ROOT / "configs").glob("*.yaml")]:
         assert (path.name if path.suffix == ".py" else path.stem) in readme, path.name
     assert len(readme_commands("train.py")) >= 6
+
+
+def test_what_the_readme_adds_works(npz: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its network and its defence, copied from the page."""
+    snippets = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    scope = {"network": network, "Architecture": Architecture, "nn": nn, "Defence": Defence, "Tensor": torch.Tensor}
+    for snippet in snippets:
+        exec(snippet.split("```")[0], scope)
+    monkeypatch.setitem(DEFENCES, "shrink", scope["Shrink"])
+    arguments = ["--dataset", str(npz()), "--epochs", "1", "--batch-size", "12", "--out", str(tmp_path / "runs")]
+    try:
+        for cut in ("1", "2", "flatten"):
+            assert main([*arguments, "--network", "tiny", "--defence", "shrink", "--cut", cut]) == 0
+    finally:
+        NETWORKS.pop("tiny", None)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -131,6 +132,10 @@ def test_names_tell_runs_apart_by_what_changes_a_result(config: Make) -> None:
     chosen = config()
     assert chosen.run_name("mnist", "torchvision (on disk)") == chosen.run_name("mnist", "torchvision (downloaded)")
     assert chosen.run_name("a", "a.npz, sha256 1") != chosen.run_name("a", "a.npz, sha256 2")
+    assert chosen.run_name("a", "a.npz, sha256 1") == chosen.run_name("a", "copy/a.npz, sha256 1")
+    assert name(lam=1) == name(lam=1.0)
+    assert name(trainer={"devices": "1", "precision": "32-true"}) == name(trainer={"devices": 1}) == name(trainer={})
+    assert name(trainer={"devices": "2"}) == name(trainer={"devices": 2}) != name(trainer={})
     assert name(trainer={"precision": "bf16-mixed"}) != name(trainer={}) == name(trainer={"accelerator": "cpu"})
 
 
@@ -249,11 +254,12 @@ def test_two_processes_never_work_in_one_folder(config: Make) -> None:
     chosen = config()
     folder = folder_of(train(chosen), chosen)
     (folder / "results.json").unlink()
+    lock = folder.parent / ".locks" / f"{folder.name}.lock"
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            f"import filelock, time; lock = filelock.FileLock({str(folder / '.lock')!r}); lock.acquire(); "
+            f"import filelock, time; lock = filelock.FileLock({str(lock)!r}); lock.acquire(); "
             "print('held', flush=True); time.sleep(60)",
         ],
         stdout=subprocess.PIPE,
@@ -286,8 +292,63 @@ def test_a_penalty_that_never_moves_fails_the_run(config: Make, monkeypatch: pyt
 
 
 def test_a_loss_that_is_no_number_stops_the_run(config: Make) -> None:
-    with pytest.raises(UserError, match="no longer a finite number in epoch 0"):
+    with pytest.raises(UserError, match="the cross-entropy is no longer a finite number in epoch 1"):
         train(config(lr=1e20, epochs=5))
+
+
+def test_a_penalty_without_a_path_to_the_cut_layer_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightning_modules.defences.MixCon.penalty", lambda self, z, y, x: z.detach().square().mean())
+    with pytest.raises(UserError, match="does not depend on the cut layer"):
+        train(config(lam=1.0))
+
+
+def test_a_network_that_breaks_in_its_last_step_is_no_result(config: Make) -> None:
+    """The loss of a step is taken before its update, so only the validation, or the test, can see it."""
+    for fraction in (0.05, 0.0):
+        chosen = config(lr=1e38, lam=0.0, epochs=1, batch_size=60, validation_fraction=fraction)
+        for _ in range(2):
+            with pytest.raises(UserError, match="finite"):
+                train(chosen)
+
+
+def test_nothing_trained_is_no_result(config: Make) -> None:
+    with pytest.raises(UserError, match="not a single step"):
+        train(config(trainer={"accelerator": "cpu", "limit_train_batches": 0}))
+
+
+def test_unicon_needs_a_class_twice_and_gets_it_in_every_batch(config: Make, npz: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="--batch-size must be at least 4: unicon with 3 classes"):
+        train(config(defence="unicon", batch_size=3))
+    # 57 examples: a last batch of 3 would hold every class once
+    history = train(config(defence="unicon", batch_size=6, epochs=1))["training"]["history"]
+    assert history[0]["train/unicon"] > 0
+
+
+def test_networks_train_in_training_mode(
+    config: Make, npz: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout and batch normalisation must be on, although the representations before training were looked at."""
+    x = np.random.default_rng(0).integers(0, 255, (24, 32, 32, 3), dtype=np.uint8)
+    y = np.arange(24) % 3
+    modes, means = [], []
+    step = SplitModule.training_step
+
+    def spy(self: SplitModule, batch: Any, batch_idx: int) -> Any:
+        modes.append(all(layer.training for layer in self.network.modules()))
+        means.append(self.network.get_submodule("encoder.norm1_1").running_mean.sum().item())  # type: ignore[operator]
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(SplitModule, "training_step", spy)
+    data = npz("colour.npz", x_train=x, x_test=x, y_train=y, y_test=y)
+    train(config(dataset=str(data), network="vgg16-bn", batch_size=12, epochs=1, validation_fraction=0))
+    assert modes == [True, True]
+    assert means[0] != means[1]
+
+
+def test_only_what_was_measured_in_an_epoch_stands_in_its_history(config: Make) -> None:
+    chosen = config(epochs=3, trainer={"accelerator": "cpu", "check_val_every_n_epoch": 2})
+    history = train(chosen)["training"]["history"]
+    assert ["val/loss" in epoch for epoch in history] == [False, True, False]
 
 
 # ---------------------------------------------------------------------- several devices

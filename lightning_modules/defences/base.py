@@ -14,6 +14,10 @@ class Defence(nn.Module):
     name: ClassVar[str] = "none"
     active: ClassVar[bool] = False  # whether there is a penalty to add; it is logged, and it must move
 
+    def least_batch(self, classes: int) -> int:
+        """How many examples a class-balanced batch needs, on each device, to hold a pair that the penalty compares."""
+        return 1
+
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
         """A scalar that joins the loss, from the cut layer z (B, …), the classes y (B,) and the inputs x (B, …)."""
         return z.new_zeros(())

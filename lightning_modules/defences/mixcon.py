@@ -68,6 +68,9 @@ class MixCon(Defence):
             raise UserError(f"family must be one of {', '.join(PENALTY_FAMILY)}; got {family}")
         self.beta, self.epsilon, self.family, self.normalise = beta, epsilon, family, normalise
 
+    def least_batch(self, classes: int) -> int:
+        return 2  # of two classes
+
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
         return mixcon_loss(z, y, self.beta, self.epsilon, self.family, self.normalise)
 

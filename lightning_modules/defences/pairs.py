@@ -24,6 +24,7 @@ def squared_distances(z: Tensor) -> Tensor:
 
     From one matrix product of the *centred* rows: centring changes no distance, and keeps the digits that
     ‖a‖² + ‖b‖² − 2ab would lose when all representations lie close together, which is what MixCon makes them do.
+    (Two tight clusters far apart still lose some: a few per cent at distances of 1e-4 within them, in fp32.)
     """
     z = z - z.mean(dim=0, keepdim=True)
     gram = z @ z.T  # (B, B)

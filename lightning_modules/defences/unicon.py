@@ -39,5 +39,8 @@ class UniCon(Defence):
         super().__init__()
         self.normalise = normalise
 
+    def least_batch(self, classes: int) -> int:
+        return classes + 1  # of one class twice
+
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
         return unicon_loss(z, y, self.normalise)

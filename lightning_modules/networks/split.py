@@ -81,7 +81,7 @@ def find_cut(architecture: Architecture, cut: int | str) -> str:
     names = list(architecture.layers)[:-1]  # the last layer gives the logits: the server must keep at least that one
     if str(cut) in names:
         return str(cut)
-    if str(cut).isdigit() and 1 <= int(cut) <= len(architecture.blocks):
+    if str(cut).isdecimal() and 1 <= int(cut) <= len(architecture.blocks):
         return architecture.blocks[int(cut) - 1]
     raise UserError(
         f"cut must be a block from 1 to {len(architecture.blocks)} or one of the layers {', '.join(names)}; got {cut}"

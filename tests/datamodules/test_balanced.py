@@ -48,8 +48,10 @@ def test_epochs_differ_and_are_a_function_of_seed_and_epoch() -> None:
     assert epoch(0, 1) != epoch(1, 1)
 
 
-@pytest.mark.parametrize(("batch_size", "expected"), [(12, 5), (13, 5), (19, 3), (60, 1), (61, 1), (59, 1)])
-def test_a_last_batch_too_small_for_every_class_joins_the_one_before(batch_size: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("batch_size", "expected"), [(12, 5), (13, 4), (19, 3), (25, 3), (26, 2), (60, 1), (61, 1), (59, 1)]
+)
+def test_a_last_batch_too_small_for_two_of_every_class_joins_the_one_before(batch_size: int, expected: int) -> None:
     batches = BalancedBatches(EQUAL, batch_size, seed=0)
     assert len(batches) == expected == len(list(batches))
     assert sum(map(len, batches)) == 60

@@ -133,6 +133,15 @@ def test_a_damaged_file_is_named(mnist_layout: Path) -> None:
         load("mnist", mnist_layout)
 
 
+def test_a_download_that_fails_is_not_being_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full or unwritable disk must not shrink the dataset in silence."""
+    monkeypatch.setattr(torchvision_sets, "reachable", lambda url: True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="could not be downloaded") as refused:
+        load(None, tmp_path / "file" / "data")
+    assert not isinstance(refused.value, NotAvailableError)
+
+
 @pytest.mark.parametrize("name", ["nope", "mnits", ""])
 def test_an_unknown_dataset_lists_the_known_ones(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="dataset must be one of cifar10, fashion-mnist, mnist"):
@@ -195,6 +204,8 @@ WITH_NAN[3, 4, 5] = np.nan
         ({"y_train": np.arange(60) % 3 * 2}, "class 1 has no example"),
         ({"y_train": np.zeros(60, np.int64)}, "only one class"),
         ({"y_train": np.zeros(60, np.float32)}, "whole numbers"),
+        ({"y_train": np.arange(60, dtype=np.int64) * 10**12}, "labels are 0 … K−1"),
+        ({"y_test": np.full(30, 2**63 + 5, dtype=np.uint64)}, "labels are 0 … K−1"),
         ({"x_train": WITH_NAN}, "x_train holds NaN or infinite"),
         ({"x_train": IMAGES + 200}, r"float in \[0, 1\]"),
         ({"x_train": np.array(["a"] * 60)[:, None]}, "uint8 or float"),

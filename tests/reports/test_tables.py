@@ -13,6 +13,7 @@ from reports.tables import describe_defence, results_table
     [
         ({"name": "mixcon", "lambda": 1.0, "beta": 1e-4}, "MixCon(1, 1e-4)"),
         ({"name": "unicon", "lambda": 0.5, "beta": 0.0}, "UniCon(0.5)"),
+        ({"name": "shrink", "lambda": 2.0, "beta": 0.0}, "shrink(2)"),
         ({"name": "none", "lambda": 0.0, "beta": 0.0}, "Vanilla"),
     ],
 )
