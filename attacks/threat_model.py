@@ -125,3 +125,8 @@ def checked(z: Tensor) -> Tensor:
     if not z.isfinite().all():
         raise UserError("the representations hold NaN or infinite values; nothing can be recovered from them")
     return z
+
+
+def device_of(victim: Victim) -> torch.device:
+    """Where the victim's weights are."""
+    return next((tensor.device for tensor in victim.encoder.parameters()), torch.device("cpu"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked
+from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
 
 CHUNK = 2000  # inputs in one forward pass
@@ -150,11 +150,6 @@ class WhiteBox(Attack):
         noise = torch.rand if victim.bounds is not None else torch.randn
         random = noise(shape, generator=generator).to(z.device)
         return torch.stack([{"zeros": zeros, "mean": mean, "random": random}[candidate.start] for candidate in group])
-
-
-def device_of(victim: Victim) -> torch.device:
-    """Where the victim's weights are."""
-    return next((tensor.device for tensor in victim.encoder.parameters()), torch.device("cpu"))
 
 
 def without_images(candidate: Candidate) -> Candidate:

@@ -18,7 +18,18 @@ import yaml
 from errors import UserError
 from files import replacing
 
-SECTIONS = {"name", "data", "model", "defence", "utility", "separability", "attacks", "worst_case", "environment"}
+SECTIONS = {
+    "name",
+    "data",
+    "model",
+    "defence",
+    "utility",
+    "separability",
+    "attacks",
+    "worst_case",
+    "config",
+    "environment",
+}
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ def vgg(name: str, shape: tuple[int, ...], classes: int, head: str, batch_norm: 
         net.add(f"dropout{number}", nn.Dropout(DROPOUT), ends_block=True)
     net.add("fc3", nn.Linear(WIDTH, classes))
     for layer in net.layers.values():
-        if isinstance(
-            layer, nn.Conv2d | nn.Linear
-        ):  # as torchvision initialises VGG's convolutions: 13 of them need it
+        if isinstance(layer, nn.Conv2d):  # as torchvision initialises them; PyTorch's default fades out over 13 layers
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]  # every layer here has a bias
     return net

@@ -1,0 +1,92 @@
+"""An attacker sees weights and representations, never an input it is scored on."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from attacks import Attack, AttackerData, Reconstruction, Victim
+from attacks.prototype import Prototype
+from attacks.whitebox import WhiteBox
+from datamodules import TensorDataModule, load
+from errors import UserError
+from lightning_modules.split_module import SplitModule
+
+
+@pytest.fixture
+def victim() -> Victim:
+    torch.manual_seed(0)
+    return Victim.from_module(SplitModule("lenet", [1, 28, 28], 3, cut="conv1", defence="mixcon", lam=1.0))
+
+
+@pytest.fixture
+def datamodule(npz: Callable[..., Path]) -> TensorDataModule:
+    return TensorDataModule(load(str(npz()), Path(".")), 12)
+
+
+@pytest.mark.parametrize("attack", [WhiteBox("paper"), WhiteBox("adaptive", "fast"), Prototype()], ids=repr)
+def test_an_attack_never_receives_what_it_is_scored_on(
+    attack: Attack, victim: Victim, datamodule: TensorDataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test inputs are taken away before the attack begins, and it makes no difference."""
+    x = datamodule.test[0][:4].float() / 255
+    with torch.no_grad():
+        z = victim.release(victim.encoder(x))
+    datamodule.test = (None, None)  # type: ignore[assignment]
+    datamodule.arrays = None  # type: ignore[assignment]
+    data = AttackerData.of(datamodule)
+    attack.prepare(victim, data)
+    reconstruction = attack.reconstruct(victim, z)
+    assert reconstruction.x.shape == x.shape
+    assert reconstruction.residual.shape == (4,)
+    assert reconstruction.seconds > 0
+
+
+def test_nothing_that_an_attack_gets_can_hold_the_attacked_inputs() -> None:
+    assert list(inspect.signature(Attack.reconstruct).parameters) == ["self", "victim", "z"]
+    fields = {field.name for field in dataclasses.fields(Victim)}
+    assert fields == {"encoder", "head", "release", "shape", "classes", "bounds"}
+    assert {field.name for field in dataclasses.fields(AttackerData)} == {"x", "y"}
+    assert {field.name for field in dataclasses.fields(Reconstruction)} == {"x", "residual", "seconds", "trace"}
+
+
+def test_the_attackers_data_are_the_training_split(datamodule: TensorDataModule) -> None:
+    data = AttackerData.of(datamodule)
+    assert data.x is datamodule.train[0]
+    assert data.images(slice(0, 2)).max() <= 1
+
+
+def test_an_attack_that_needs_data_refuses_without(victim: Victim) -> None:
+    with pytest.raises(UserError, match="needs inputs of the attacker's own"):
+        Prototype().prepare(victim, None)
+
+
+@pytest.mark.parametrize("attack", [WhiteBox("paper"), Prototype()], ids=repr)
+def test_representations_that_are_no_numbers_are_refused(
+    attack: Attack, victim: Victim, datamodule: TensorDataModule
+) -> None:
+    attack.prepare(victim, AttackerData.of(datamodule))
+    z = victim.encoder(torch.zeros(2, 1, 28, 28))
+    z[0, 0, 0, 0] = torch.nan
+    with pytest.raises(UserError, match="NaN or infinite"):
+        attack.reconstruct(victim, z)
+
+
+def test_the_prototype_answers_with_the_median_of_the_guessed_class(
+    victim: Victim, datamodule: TensorDataModule
+) -> None:
+    attack = Prototype()
+    attack.prepare(victim, AttackerData.of(datamodule))
+    x = datamodule.test[0][:6].float() / 255
+    with torch.no_grad():
+        z = victim.encoder(x)
+        guessed = victim.head(z).argmax(dim=1)
+    recovered = attack.reconstruct(victim, z).x
+    train_x, train_y = datamodule.train
+    for row, c in zip(recovered, guessed, strict=True):
+        assert torch.allclose(row, (train_x[train_y == c].float() / 255).median(dim=0).values)
