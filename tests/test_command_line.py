@@ -59,8 +59,8 @@ PAPER: dict[str, dict[str, Any]] = {
     "mnist": {"dataset": "mnist", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "momentum": 0.0},
     "fashion_mnist": {"dataset": "fashion-mnist", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20},
     "svhn": {"dataset": "svhn", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "lam": 0.5, "beta": 1e-4},
-    "cifar10_vgg16": {"network": "vgg16", "cut": 2, "lr": 0.1, "momentum": 0.1, "weight_decay": 5e-4, "batch_size": 300}
-    | {"epochs": 300, "milestones": [150, 250], "lam": 1.0, "beta": 1e-8},
+    "cifar10_vgg16": {"network": "vgg16-bn", "cut": 2, "lr": 0.1, "momentum": 0.1, "weight_decay": 5e-4}
+    | {"batch_size": 300, "epochs": 300, "milestones": [150, 250], "lam": 1.0, "beta": 1e-8},
     "synthetic": {"network": "mlp", "cut": 2, "lr": 0.1, "epochs": 20, "lam": 0.1, "beta": 0.01},
 }
 
