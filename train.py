@@ -29,7 +29,7 @@ from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
 from reports.figures import representations_figure, training_curve
-from reports.tables import results_table
+from reports.tables import describe_defence, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import TRAINER_DEFAULTS, TrainConfig
@@ -120,7 +120,7 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
         "name": run.name,
         "data": datamodule.record(),
         "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
-        "defence": {"name": config.defence, "lambda": config.lam, "beta": config.beta, **config.defence_options()},
+        "defence": config.defence_record(),
         "utility": {"accuracy": after.accuracy},
         "separability": separability(after.representations),
         "attacks": {},
@@ -212,7 +212,9 @@ def say_what_runs(
         f"data     {data['name']}: {data['train']:,} train, {data['validation']:,} validation, {data['test']:,} test "
         f"({data['source']})"
     )
-    print(f"model    {config.network} cut after {module.network.cut_layer}, {config.describe_defence()}")
+    print(
+        f"model    {config.network} cut after {module.network.cut_layer}, {describe_defence(config.defence_record())}"
+    )
     print(f"run      {run.folder}", flush=True)
     if resume is not None:
         print(f"resuming after epoch {check_resumable(resume, module) + 1} of {config.epochs}", flush=True)

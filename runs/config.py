@@ -196,11 +196,9 @@ class TrainConfig:
             return {"beta": self.beta, "epsilon": self.epsilon, "family": self.family, "normalise": self.normalise}
         return {"normalise": self.normalise} if self.defence == "unicon" else {}
 
-    def describe_defence(self) -> str:
-        """The defence as a person says it."""
-        if self.defence == "none":
-            return "vanilla"
-        return f"{self.defence} λ={self.lam:g}" + (f" β={self.beta:g}" if self.defence == "mixcon" else "")
+    def defence_record(self) -> dict[str, Any]:
+        """The defence as `results.json` says it."""
+        return {"name": self.defence, "lambda": self.lam, "beta": self.beta, **self.defence_options()}
 
     def identity(self, data_name: str, data_source: str) -> dict[str, Any]:
         """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""

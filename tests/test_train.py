@@ -354,71 +354,54 @@ def test_only_what_was_measured_in_an_epoch_stands_in_its_history(config: Make) 
 # ---------------------------------------------------------------------- several devices
 
 
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
-def test_two_processes_train_one_model(npz: Callable[..., Path], tmp_path: Path) -> None:
-    """DDP over gloo: both ranks get balanced halves of every batch, and one of them writes the run."""
-    data = npz(count=120)
-    arguments = ["--dataset", data, "--epochs", 3, "--batch-size", 24, "--lambda", 1, "--beta", 1e-2, "--lr", 0.1]
-    arguments += [
+def on_devices(count: int, data: Path, out: Path, *more: Any) -> str:
+    """`train.py` on so many CPU processes, three epochs over gloo; what it printed."""
+    arguments = [
+        "--dataset",
+        data,
+        "--epochs",
+        3,
+        "--batch-size",
+        24,
+        "--out",
+        out,
         "--trainer.accelerator",
         "cpu",
-        "--trainer.devices",
-        2,
-        "--trainer.strategy",
-        "ddp",
-        "--out",
-        tmp_path,
+        *more,
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    arguments += ["--trainer.devices", count, "--trainer.strategy", "ddp"] if count > 1 else []
     done = subprocess.run(
         [sys.executable, "train.py", *map(str, arguments)],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
+def test_two_processes_train_one_model(npz: Callable[..., Path], tmp_path: Path) -> None:
+    """Both ranks get balanced halves of every batch, and one of them speaks and writes the run."""
+    data, penalty = npz(count=120), ["--lambda", 1, "--beta", 1e-2, "--lr", 0.1]
+    output = on_devices(2, data, tmp_path, *penalty)
     (folder,) = tmp_path.glob("images-*")
     results = json.loads((folder / "results.json").read_text())
     history = results["training"]["history"]
-    assert len(history) == 3
+    assert (len(history), results["training"]["devices"]) == (3, 2)
     assert history[-1]["train/mixcon"] < history[0]["train/mixcon"]
-    assert done.stdout.count("data     images") == 1, "only the first process speaks"
-    again = subprocess.run(
-        [sys.executable, "train.py", *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert "already done" in again.stdout
+    assert output.count("data     images") == 1, "only the first process speaks"
+    assert "already done" in on_devices(2, data, tmp_path, *penalty)
 
 
-def test_ddp_without_a_penalty_equals_one_device(npz: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
+def test_two_devices_without_a_penalty_equal_one(npz: Callable[..., Path], tmp_path: Path) -> None:
     """The batch size is the whole batch, so the averaged gradients, and the weights, are those of one device."""
     data = npz(count=120)
-    arguments = ["--dataset", data, "--epochs", 2, "--batch-size", 24, "--lambda", 0, "--validation-fraction", 0]
-    for out, extra in (("one", []), ("two", ["--trainer.devices", "2", "--trainer.strategy", "ddp"])):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "train.py",
-                *map(str, arguments),
-                "--out",
-                str(tmp_path / out),
-                "--trainer.accelerator",
-                "cpu",
-                *extra,
-            ],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    one, two = (weights(next((tmp_path / out).glob("images-*"))) for out in ("one", "two"))
+    for count in (1, 2):
+        on_devices(count, data, tmp_path / str(count), "--lambda", 0, "--validation-fraction", 0)
+    one, two = (weights(next((tmp_path / count).glob("images-*"))) for count in ("1", "2"))
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)

