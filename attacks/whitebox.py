@@ -2,7 +2,7 @@
 
 `paper` is the recipe as published. `adaptive` is what a determined attacker does: features scaled by their own spread
 (MixCon shrinks some directions, it does not remove them), Adam, box projection, several starts and priors at once,
-and for every input the candidate that explains z best.
+and for every input the candidate that explains z best, the smoothest where several do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, c
 from errors import UserError
 
 CHUNK = 2000  # inputs in one forward pass
+TIE = 1.2  # residuals this close say nothing about which candidate is right
 STATISTICS = 5000  # inputs of the attacker's own that the mean input and the spread of features are taken from
 
 
@@ -56,7 +57,7 @@ BUDGETS: dict[str, tuple[int, list[Candidate]]] = {
     "normal": (
         500,
         [
-            *(Candidate(tv=tv) for tv in (0.0, 3e-5, 1e-4, 1e-3)),
+            *(Candidate(tv=tv) for tv in (3e-5, 1e-4, 3e-4, 1e-3)),
             Candidate(tv=1e-4, start="zeros"),
             Candidate(tv=1e-4, loss="mse"),
         ],
@@ -136,7 +137,7 @@ class WhiteBox(Attack):
             )
         x = torch.cat([part for part, _ in found])  # (K, B, …)
         residual = torch.cat([part for _, part in found])  # (K, B)
-        chosen = residual.argmin(dim=0)  # for every input the candidate that explains z best
+        chosen = best_explanation(x, residual)
         each = torch.arange(len(z), device=z.device)
         trace = {"candidates": [repr(c) for c in candidates], "chosen": chosen.tolist()}
         return Reconstruction(x[chosen, each], residual[chosen, each], time.perf_counter() - began, trace)
@@ -150,6 +151,19 @@ class WhiteBox(Attack):
         noise = torch.rand if victim.bounds is not None else torch.randn
         random = noise(shape, generator=generator).to(z.device)
         return torch.stack([{"zeros": zeros, "mean": mean, "random": random}[candidate.start] for candidate in group])
+
+
+def best_explanation(x: Tensor, residual: Tensor) -> Tensor:
+    """For every input the candidate that explains z best, (K, B, …) × (K, B) → (B,).
+
+    Many images explain z equally well: among those within `TIE` of the smallest residual the smoothest is taken, as an
+    attacker who knows no more than what images look like would do.
+    """
+    if x.ndim != 5:
+        return residual.argmin(dim=0)
+    variation = torch.stack([total_variation(candidate) for candidate in x])  # (K, B)
+    tied = residual <= TIE * residual.amin(dim=0, keepdim=True)
+    return torch.where(tied, variation, torch.inf).argmin(dim=0)
 
 
 def without_images(candidate: Candidate) -> Candidate:

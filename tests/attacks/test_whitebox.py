@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks import AttackerData, Victim
-from attacks.whitebox import BUDGETS, Candidate, WhiteBox, descend, total_variation
+from attacks.whitebox import BUDGETS, Candidate, WhiteBox, best_explanation, descend, total_variation
 from errors import UserError
 from lightning_modules.split_module import SplitModule
 from metrics.similarity import ssim
@@ -76,6 +76,13 @@ def test_the_smallest_residual_wins_for_every_input(
     assert reconstruction.trace["chosen"] == [1] * len(images)
     residual = (victim.represent(reconstruction.x) - z.flatten(1)).norm(dim=1) / z.flatten(1).norm(dim=1)
     assert torch.allclose(reconstruction.residual, residual, rtol=1e-3, atol=1e-6)
+
+
+def test_among_equal_explanations_the_smoothest_wins() -> None:
+    smooth, rough = torch.zeros(1, 1, 4, 4), torch.eye(4).view(1, 1, 4, 4)
+    x = torch.stack([rough, smooth, smooth])  # (K, B, …)
+    assert best_explanation(x, torch.tensor([[0.10], [0.11], [0.5]])).tolist() == [1]
+    assert best_explanation(x, torch.tensor([[0.10], [0.20], [0.5]])).tolist() == [0]
 
 
 def test_a_step_that_is_not_finite_goes_back_to_the_best_point(images: Tensor) -> None:
