@@ -18,7 +18,7 @@ REFRESH_SECONDS = 0.2
 
 
 class TrainingProgress(Callback):
-    """One bar for the whole run (without a terminal, a line an epoch), and an early estimate of the total time."""
+    """A line an epoch, on a terminal a bar for the whole run below them, and an early estimate of the total time."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -69,11 +69,10 @@ class TrainingProgress(Callback):
         for epoch in pl_module.history[self.epochs_shown :] if trainer.is_global_zero else []:
             figures = "  ".join(f"{name} {value:.4f}" for name, value in epoch.items() if name != "epoch")
             line = f"epoch {int(epoch['epoch']) + 1}/{trainer.max_epochs}  {figures}"
-            if self.bar is not None:
-                self.bar.update(self.task, completed=trainer.global_step, description=line)
-            else:
-                self.say(line)
+            self.say(line)
         self.epochs_shown = len(pl_module.history)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=trainer.global_step)
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: SplitModule) -> None:  # type: ignore[override]
         self.show_epochs(trainer, pl_module)

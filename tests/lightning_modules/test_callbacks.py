@@ -1,0 +1,34 @@
+"""What a person sees while a run trains, on a terminal of ordinary width."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from runs.config import TrainConfig
+from train import train
+
+
+def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(
+    config: Callable[..., TrainConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+
+    def progress(*columns: Any, **options: Any) -> Progress:
+        return Progress(*columns, console=console, **options)
+
+    monkeypatch.setattr("lightning_modules.callbacks.Progress", progress)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    train(config(epochs=2))
+    shown = screen.getvalue()
+    assert "epoch 1/2" in shown
+    assert "epoch 2/2" in shown
+    assert "training ━" in shown
+    assert "10/10" in shown, "the bar counts the steps of the whole run"
+    assert "left" in shown
