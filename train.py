@@ -103,9 +103,10 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
     trainer = build_trainer(config, run)
     check_batch(config, datamodule, module, trainer.world_size)
     resume = run.checkpoint if run.checkpoint.is_file() else None
+    epochs_done = check_resumable(resume, module) + 1 if resume is not None else 0
     before = None
     if save:
-        say_what_runs(config, datamodule, module, run, resume)
+        say_what_runs(config, datamodule, module, run, epochs_done)
         run.write_config(recorded_config(config, datamodule))
         before = planar_representations(module, datamodule)
     optimise(trainer, module, datamodule, resume)
@@ -204,7 +205,7 @@ def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
 
 
 def say_what_runs(
-    config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, resume: Path | None
+    config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, epochs_done: int
 ) -> None:
     """Three lines before the bar: the data, the model, the folder."""
     data = datamodule.record()
@@ -216,8 +217,8 @@ def say_what_runs(
         f"model    {config.network} cut after {module.network.cut_layer}, {describe_defence(config.defence_record())}"
     )
     print(f"run      {run.folder}", flush=True)
-    if resume is not None:
-        print(f"resuming after epoch {check_resumable(resume, module) + 1} of {config.epochs}", flush=True)
+    if epochs_done:
+        print(f"resuming after epoch {epochs_done} of {config.epochs}", flush=True)
 
 
 def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, Any]:
