@@ -32,7 +32,7 @@ from reports.figures import representations_figure, training_curve
 from reports.tables import describe_defence, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
-from runs.config import TRAINER_DEFAULTS, TrainConfig
+from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment
 from runs.folder import Run
 
@@ -144,7 +144,6 @@ def optimise(
     trainer: lightning.Trainer, module: SplitModule, datamodule: TensorDataModule, resume: Path | None
 ) -> None:
     """Lightning's fit, with its ways of ending in our words."""
-    module.train()
     try:
         trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
     except MisconfigurationException as error:
@@ -223,8 +222,7 @@ def say_what_runs(
 
 def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, Any]:
     """The resolved config as `--config` takes it again, with the dataset that was really used."""
-    record = dataclasses.asdict(config)
-    record["lambda"] = record.pop("lam")
+    record = {FLAG_NAMES.get(name, name): value for name, value in dataclasses.asdict(config).items()}
     record["dataset"] = config.dataset if config.dataset is not None else datamodule.arrays.name
     record["data_root"] = None
     record["force"] = False

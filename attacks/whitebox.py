@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -168,9 +168,7 @@ def best_explanation(x: Tensor, residual: Tensor) -> Tensor:
 
 def without_images(candidate: Candidate) -> Candidate:
     """The candidate for vectors: there is no variation to count and no box."""
-    return Candidate(
-        candidate.optimiser, candidate.lr, candidate.loss, candidate.start, 0.0, candidate.weight_decay, False
-    )
+    return replace(candidate, tv=0.0, box=False)
 
 
 def feature_weight(spread: Tensor) -> Tensor:
@@ -197,7 +195,9 @@ def descend(
     adam = column([float(c.optimiser == "adam") for c in group]).view(per_input).bool()
     box = column([float(c.box and victim.bounds is not None) for c in group]).view(per_input).bool()
     tv = column([c.tv for c in group])
-    weights = torch.stack([loss_weight(c.loss, weight, z) for c in group])  # (K, 1 or B, d)
+    weights = torch.stack([weight if c.loss == "spread" else torch.ones_like(weight) for c in group])[
+        :, None
+    ]  # (K, 1, d)
     l1 = column([float(c.loss == "l1") for c in group]).bool()
     low, high = victim.bounds or (-math.inf, math.inf)
     target = z.repeat(k, 1)  # (K·B, d)
@@ -236,8 +236,3 @@ def descend(
     x = torch.where(usable.view(per_input), s, best)
     residual = torch.where(usable, last, best_residual) / target.norm(dim=1).clamp_min(1e-12)
     return x.view(k, b, *victim.shape), residual.view(k, b)
-
-
-def loss_weight(loss: str, weight: Tensor, z: Tensor) -> Tensor:
-    """How much each feature's squared difference counts, (1, d)."""
-    return (weight if loss == "spread" else torch.ones_like(weight))[None]

@@ -104,7 +104,11 @@ def ours(arrays: Arrays, lam: float, folder: Path) -> float:
 
 
 def limit(arrays: Arrays) -> float:
-    """Seconds of one epoch of a bare PyTorch loop over tensors that lie in memory, ready as floats."""
+    """Seconds of one epoch of a bare PyTorch loop over tensors that lie in memory, ready as floats.
+
+    It is the loop one writes first: PyTorch's default memory layout and optimiser, no input standardisation. Ours runs
+    channels last with a fused optimiser, so a ratio near 1 says that these pay for Lightning, not that it is free.
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     x, y = scaled(arrays.x_train).to(device), arrays.y_train.to(device)
     network = new_network().to(device)

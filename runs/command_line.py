@@ -19,9 +19,8 @@ from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
 from errors import UserError, first_line
-from runs.config import TRAINER_DEFAULTS, TrainConfig
+from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 
-FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 OURS = {
     "logger",
     "callbacks",

@@ -41,6 +41,7 @@ RESULT_CHANGING += (
     "sync_batchnorm",
 )
 
+FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
 
 
@@ -145,7 +146,7 @@ class TrainConfig:
     def check_types(self) -> None:
         """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
         for name, hint in typing.get_type_hints(TrainConfig).items():
-            flag, value = {"lam": "lambda"}.get(name, name).replace("_", "-"), getattr(self, name)
+            flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(self, name)
             if hint is float and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
                 setattr(self, name, value)
