@@ -1,4 +1,4 @@
-"""Train one split network with a defended cut layer, end to end: data → network → penalty → run folder → result.
+"""Train one split network with a defended cut layer, end to end: data → network → penalty → run folder → attacks.
 
 python train.py --lambda 1 --beta 1e-4          # LeNet5 on MNIST with MixCon, cut after the 2nd block
 python train.py --lambda 0                      # the vanilla network
@@ -24,17 +24,19 @@ from torch import Tensor
 
 from datamodules import TensorDataModule, load
 from errors import UserError, first_line
+from evaluate import evaluate
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
 from reports.figures import representations_figure, training_curve
-from reports.tables import describe_defence, results_table
+from reports.tables import attacks_table, describe_defence, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment
 from runs.folder import Run
+from runs.matching import matching_vanilla
 
 EXAMPLES = """\
   python train.py --lambda 1 --beta 1e-4                        LeNet5 on MNIST with MixCon, cut after the 2nd block
@@ -43,6 +45,7 @@ EXAMPLES = """\
   python train.py --config configs/cifar10_vgg16.yaml --lambda 1 --beta 1e-8 --trainer.devices 4
   python train.py --config configs/synthetic.yaml --lambda 0.1 --beta 0.01
   python train.py --dataset my_images.npz --network lenet --cut conv1
+  python train.py --lambda 1 --attacks none                     train only; evaluate.py attacks the run later
   python train.py --lambda 1 --print_config                     what would run, as YAML
 """
 
@@ -64,10 +67,18 @@ def train(config: TrainConfig) -> dict[str, Any]:
     with run.claimed():
         if run.finished and not config.force:
             print(f"already done: {run.folder} (--force does it again)")
-            return run.read_results()
-        if run.finished:
-            run.set_aside()
-        return fit(config, datamodule, module, run, save=True)
+            results = run.read_results()
+        else:
+            if run.finished:
+                run.set_aside()
+            results = fit(config, datamodule, module, run, save=True)
+        return results if config.attacks == ["none"] else attacked(config, run)
+
+
+def attacked(config: TrainConfig, run: Run) -> dict[str, Any]:
+    """The results with the attacks in them: made from the run's checkpoint, exactly as `evaluate.py` makes them."""
+    on_cpu = config.device == "auto" and config.trainer.get("accelerator") == "cpu"
+    return evaluate(run, dataclasses.replace(config, device="cpu") if on_cpu else config, config.data_root)
 
 
 def owns_the_run() -> bool:
@@ -229,14 +240,25 @@ def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[s
     return record
 
 
+def say_where_the_pictures_are(run: Run) -> None:
+    """One line for whoever would rather look than read."""
+    pictures = sorted(run.folder.glob("*.png"))
+    if pictures:
+        print("pictures " + "  ".join(str(picture) for picture in pictures), flush=True)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, train, print."""
 
     def command() -> None:
-        description = "Train a split network with a consistency penalty on its cut layer."
-        results = train(parse_train(train_parser("train.py", description, EXAMPLES), argv))
+        description = "Train a split network with a consistency penalty on its cut layer, and attack it."
+        config = parse_train(train_parser("train.py", description, EXAMPLES), argv)
+        results = train(config)
         if results:
             results_table([results])
+            run = Run(Path(config.out) / results["name"])
+            attacks_table(results, matching_vanilla(run) if run.finished else None)
+            say_where_the_pictures_are(run)
 
     return run_command(command)
 

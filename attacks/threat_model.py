@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,10 @@ class Victim:
         except (KeyError, TypeError, RuntimeError) as error:
             raise UserError(f"checkpoint {path} does not hold a split network of this version of sweetspot") from error
         return cls.from_module(module)
+
+    def to(self, device: torch.device) -> Victim:
+        """The same victim on another device."""
+        return replace(self, encoder=self.encoder.to(device), head=self.head.to(device))
 
     def represent(self, x: Tensor) -> Tensor:
         """h(x), flat, (B, …) → (B, d), differentiable in x."""

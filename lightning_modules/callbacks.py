@@ -8,13 +8,13 @@ from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import Callback
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from lightning_modules.split_module import SplitModule
+from progress import REFRESH_SECONDS, bar, duration
 
 WARM_UP = 5  # steps that tell nothing: allocators, thread pools, compilers
 ESTIMATE_AFTER = 25  # steps until the total time can be told
-REFRESH_SECONDS = 0.2
 
 
 class TrainingProgress(Callback):
@@ -34,15 +34,7 @@ class TrainingProgress(Callback):
             return
         self.total = int(trainer.estimated_stepping_batches)
         if self.terminal:
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                refresh_per_second=4,
-            )
+            self.bar = bar()
             self.task = self.bar.add_task("training", total=self.total, completed=trainer.global_step)
             self.bar.start()
 
@@ -98,18 +90,3 @@ class TrainingProgress(Callback):
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
     ) -> None:
         self.stop()
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    Example:
-        >>> duration(75), duration(4000)
-        ('1 min 15 s', '1 h 6 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
-HIGHER_IS_WORSE = {"ssim": True, "psim": True, "psnr": True, "mcs": True, "mse": False, "rank": False}
+HIGHER_IS_WORSE = {
+    "ssim": True,
+    "psim": True,
+    "psnr": True,
+    "mcs": True,
+    "recognised": True,
+    "mse": False,
+    "rank": False,
+}
+FLOOR = "prototype"  # the attack that knows only the class; what others recover beyond it is more than the label
 
 
 def summary(name: str, scores: Tensor) -> dict[str, float]:
@@ -35,3 +47,28 @@ def in_words(figures: dict[str, float]) -> str:
         '0.14 ± 0.11 (0.48)'
     """
     return f"{figures['mean']:.2f} ± {figures['std']:.2f} ({figures['worst']:.2f})"
+
+
+def worst_case(attacks: dict[str, Any]) -> dict[str, Any]:
+    """For every sample and metric the attack that recovered it best, summarised: the headline of a run.
+
+    The floor is no attack of its own. Where attacks saw different numbers of samples, those with the most count.
+
+    Example:
+        >>> both = {"a": [0.1, 0.9], "b": [0.5, 0.5]}
+        >>> found = worst_case({key: {"samples": 2, "scores": {"ssim": each}} for key, each in both.items()})
+        >>> found["ssim"]["mean"]
+        0.7
+    """
+    real = {key: attack for key, attack in attacks.items() if key != FLOOR}
+    most = max((attack["samples"] for attack in real.values()), default=0)
+    real = {key: attack for key, attack in real.items() if attack["samples"] == most}
+    if not real:
+        return {}
+    worst: dict[str, Any] = {"attacks": sorted(real), "samples": most}
+    for name in HIGHER_IS_WORSE:
+        rows = [attack["scores"][name] for attack in real.values() if name in attack["scores"]]
+        if rows:
+            scores = torch.tensor(rows, dtype=torch.float64)  # (attacks, samples)
+            worst[name] = summary(name, scores.amax(dim=0) if HIGHER_IS_WORSE[name] else scores.amin(dim=0))
+    return worst

@@ -1,4 +1,4 @@
-"""A run's pictures: its training curve, and the representations of a cut layer that is a plane (MixCon's Figure 2)."""
+"""A run's pictures: its training curve, a planar cut layer (Figure 2), what attacks recovered (Figure 4)."""
 
 from __future__ import annotations
 
@@ -62,5 +62,37 @@ def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Pa
         axes.set(title=title, xlabel="$h(x)_1$", ylabel="$h(x)_2$" if axes is grid[0][0] else "")
         axes.grid(alpha=0.3)
     grid[0][0].legend()
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=DPI)
+
+
+def gallery_figure(
+    original: Tensor, recovered: Mapping[str, Tensor], order: Tensor, path: Path, columns: int = 12
+) -> None:
+    """Originals in the top row, what each attack recovered below; a third each of the best, median and worst recovered.
+
+    Args:
+        original: the attacked images (B, C, H, W).
+        recovered: what each attack made of them.
+        order: the images' indices, the best-recovered one first.
+        path: where the picture goes.
+        columns: how many images are shown.
+    """
+    columns = min(columns, len(order))
+    third, rest = divmod(columns, 3)
+    middle = (len(order) - third - rest) // 2
+    picked = [*order[: third + rest], *order[middle : middle + third], *order[len(order) - third :]]
+    rows = {"original": original, **recovered}
+    figure = Figure(figsize=(1.0 * columns + 1.8, 1.05 * len(rows) + 0.3), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for line, (title, images) in zip(grid, rows.items(), strict=True):
+        for axes, index in zip(line, picked, strict=True):
+            image = images[index].detach().cpu().nan_to_num().clamp(0, 1)
+            axes.imshow(image.permute(1, 2, 0).squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1)
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=9)
+    titles = {0: "best recovered", third + rest: "median", columns - third: "worst recovered"}
+    for column, title in titles.items() if third else ():
+        grid[0][column].set_title(title, loc="left", fontsize=9)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=DPI)

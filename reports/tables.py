@@ -9,6 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from metrics.summary import FLOOR, in_words
+
+WORST = "worst case"  # the row of the headline
+
 
 def short(number: float) -> str:
     """A number in as few characters as it takes.
@@ -45,3 +49,66 @@ def results_table(results: Sequence[dict[str, Any]], console: Console | None = N
             f"{result['environment']['seconds']:.0f} s",
         )
     (console or Console()).print(table)
+
+
+METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
+
+
+def attacks_table(
+    results: dict[str, Any], vanilla: dict[str, Any] | None = None, console: Console | None = None
+) -> None:
+    """Print what came back, a row an attack, `mean ± std (worst)`; the worst case over attacks last.
+
+    Args:
+        results: of the run.
+        vanilla: of the same run without a defence, where there is one: its figures stand below each row.
+        console: where to print.
+    """
+    if not results["worst_case"]:
+        return
+    rows = attack_rows(results)
+    theirs = attack_rows(vanilla) if vanilla is not None else {}
+    any_row = next(iter(rows.values()))
+    shown = [name for name in METRICS if name in any_row and not (name == "mse" and "ssim" in any_row)]
+    # 80 columns are enough for it
+    table = Table(
+        box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", padding=(0, 0, 0, 1)
+    )
+    for column in ("attack", *(METRICS[name] for name in shown), "class", "rank", "time"):
+        table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
+    for key, row in rows.items():
+        beside = theirs.get(key)
+        table.add_row(*attack_cells(key, row, shown), style="bold" if key == WORST else "")
+        if beside is not None:
+            table.add_row(*attack_cells("  Vanilla", beside, shown), style="dim")
+    table.caption = (
+        "class: recognised by an independent classifier; rank of the true input among other test inputs (0: found). "
+        f"{FLOOR}: what the label alone gives away."
+    )
+    table.caption_justify = "left"
+    (console or Console()).print(table)
+
+
+def attack_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every attack by its name, the floor first, the worst case over the others last."""
+    rows = dict(sorted(results["attacks"].items(), key=lambda item: item[0] != FLOOR))
+    return {**rows, WORST: results["worst_case"]} if results["worst_case"] else rows
+
+
+def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list[str]:
+    """One row of the table; what was not measured is left blank."""
+    return [
+        name + (" (stopped)" if row.get("stopped") else ""),
+        *(in_words(row[metric]) if metric in row else "" for metric in metrics),
+        f"{100 * row['recognised']['mean']:.0f} %" if "recognised" in row else "",
+        f"{row['rank']['mean']:.1f}" if "rank" in row else "",
+        f"{row['seconds']:.0f} s" if "seconds" in row else "",
+    ]
+
+
+def headline(results: dict[str, Any]) -> str:
+    """A run in one line."""
+    accuracy = f"accuracy {100 * results['utility']['accuracy']:.2f} %"
+    samples = f"{results['worst_case']['samples']} inputs"
+    model = f"{results['model']['name']} cut after {results['model']['cut']}"
+    return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"

@@ -43,17 +43,21 @@ class Examples(argparse.RawDescriptionHelpFormatter):
 
 def add_dataclass(parser: ArgumentParser, config: type) -> None:
     """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
-    documented = docstring_parser.parse(config.__doc__ or "")
-    helps = {parameter.arg_name: parameter.description for parameter in documented.params}
+    documented = [
+        parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
+    ]
+    helps = {parameter.arg_name: parameter.description for parameter in documented}
     hints = typing.get_type_hints(config)
     defaults = vars(config())
-    for each in dataclasses.fields(config):
+    for each in sorted(dataclasses.fields(config), key=lambda each: each.name not in config.__annotations__):
         if each.name == "trainer":
             continue
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = defaults[each.name]
         if hints[each.name] is bool and default is False:
             parser.add_argument(flag, action="store_true", help=helps[each.name])
+        elif hints[each.name] == list[str]:
+            parser.add_argument(flag, nargs="+", type=str, default=default, help=helps[each.name])
         else:
             parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
 

@@ -41,6 +41,10 @@ RESULT_CHANGING += (
     "sync_batchnorm",
 )
 
+# the attacks, and the recipes of each that are run unless someone asks for others: the GAN's 50 epochs are on request
+RECIPES = {"whitebox": ("paper", "adaptive"), "decoder": ("adaptive",)}
+BUDGETS = ("fast", "normal", "thorough")
+
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
 
@@ -63,15 +67,100 @@ def plain(trainer: dict[str, Any]) -> dict[str, Any]:
     return spelled
 
 
+def root_of(data_root: str | None) -> Path:
+    """Where datasets lie: what was given, else $SWEETSPOT_DATA, else data/."""
+    return Path(data_root or os.environ.get("SWEETSPOT_DATA") or "data")
+
+
 def not_identity(default: Any) -> Any:
     """A field that says where or how a run is made, not what it is: two runs that differ only here are the same run."""
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata={"identity": False})
+    if isinstance(default, dict | list):
+        return field(default_factory=lambda: default.copy(), metadata={"identity": False})
     return field(default=default, metadata={"identity": False})
 
 
 @dataclass
-class TrainConfig:
+class AttackConfig:
+    """How a run is attacked.
+
+    Args:
+        attacks: whitebox and decoder (both recipes of the first, the adaptive one of the second), or one recipe alone,
+            such as decoder/paper; none attacks nothing. The prototype, the floor, is always beside them.
+        recipe: paper, adaptive or both: the recipes of all attacks that are named without one.
+        samples: how many test inputs are attacked.
+        budget: what the adaptive attacker spends: fast, normal or thorough.
+        attack_seed: what the attacks draw follows from it; default: the run's own seed.
+        decoder_epochs: epochs of the GAN decoder, decoder/paper.
+        device: where the attacks run: auto, cpu, cuda, cuda:1, …
+    """
+
+    attacks: list[str] = not_identity(["whitebox", "decoder"])
+    recipe: list[str] = not_identity([])
+    samples: int = not_identity(100)
+    budget: str = not_identity("normal")
+    attack_seed: int | None = not_identity(None)
+    decoder_epochs: int = not_identity(50)
+    device: str = not_identity("auto")
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        self.check_attacks()
+
+    def check_types(self) -> None:
+        """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
+        for name, hint in typing.get_type_hints(type(self)).items():
+            flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(self, name)
+            if hint is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+                setattr(self, name, value)
+            allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
+            if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+                raise UserError(
+                    f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
+                )
+
+    def check_attacks(self) -> None:
+        """Refuse attacks that there are not, and numbers that cannot be meant."""
+        known = [*RECIPES, *(f"{attack}/{recipe}" for attack in RECIPES for recipe in ("paper", "adaptive"))]
+        for name in self.attacks:
+            if name not in known and not (name == "none" and len(self.attacks) == 1):
+                raise UserError(f"--attacks must be none, or of {', '.join(known)}; got {name}")
+        if not self.attacks:
+            raise UserError(f"--attacks needs a name: none, or of {', '.join(known)}")
+        for name in self.recipe:
+            if name not in ("paper", "adaptive"):
+                raise UserError(f"--recipe must be paper, adaptive or both; got {name}")
+        if self.budget not in BUDGETS:
+            raise UserError(f"--budget must be one of {', '.join(BUDGETS)}; got {self.budget}")
+        for flag, count in (("samples", self.samples), ("decoder-epochs", self.decoder_epochs)):
+            if count < 1:
+                raise UserError(f"--{flag} must be at least 1; got {count}")
+        if self.attack_seed is not None and not 0 <= self.attack_seed < 2**32:
+            raise UserError(f"--attack-seed must be at least 0 and below 2³²; got {self.attack_seed}")
+
+    def attack_keys(self) -> list[str]:
+        """What is asked for as results call it: the GAN before the adaptive decoder, which looks whether it is there.
+
+        Example:
+            >>> AttackConfig().attack_keys()
+            ['whitebox/paper', 'whitebox/adaptive', 'decoder/adaptive']
+            >>> AttackConfig(attacks=["decoder"], recipe=["paper"]).attack_keys()
+            ['decoder/paper']
+        """
+        asked = [key for key in self.attacks if "/" in key]
+        for attack, usual in RECIPES.items():
+            if attack in self.attacks:
+                asked += [f"{attack}/{recipe}" for recipe in self.recipe or usual]
+        return [
+            f"{attack}/{recipe}"
+            for attack in RECIPES
+            for recipe in ("paper", "adaptive")
+            if f"{attack}/{recipe}" in asked
+        ]
+
+
+@dataclass
+class TrainConfig(AttackConfig):
     """One run.
 
     Args:
@@ -129,7 +218,7 @@ class TrainConfig:
     trainer: dict[str, Any] = not_identity({})
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         self.check()
         self.trainer = {
             name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
@@ -142,19 +231,6 @@ class TrainConfig:
             self.beta, self.family, self.epsilon = 0.0, "inverse", TrainConfig.epsilon
         if self.defence == "none":
             self.normalise = True
-
-    def check_types(self) -> None:
-        """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
-        for name, hint in typing.get_type_hints(TrainConfig).items():
-            flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(self, name)
-            if hint is float and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
-                setattr(self, name, value)
-            allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
-            if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-                raise UserError(
-                    f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
-                )
 
     def check(self) -> None:
         """Refuse what cannot be meant, in one line that names the argument, the rule and the value."""
@@ -189,7 +265,7 @@ class TrainConfig:
     @property
     def root(self) -> Path:
         """Where datasets lie."""
-        return Path(self.data_root or os.environ.get("SWEETSPOT_DATA") or "data")
+        return root_of(self.data_root)
 
     def defence_options(self) -> dict[str, Any]:
         """The arguments of the defence itself."""

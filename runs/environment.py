@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from errors import UserError, first_line
+
 PACKAGES = ("torch", "lightning", "torchvision", "torchmetrics", "numpy")
 
 
@@ -22,3 +24,16 @@ def environment(device: torch.device, seed: int, seconds: float) -> dict[str, An
         "seed": seed,
         "seconds": round(seconds, 2),
     }
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the accelerator where there is one."""
+    if name == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return found if found is not None else torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros((), device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name} cannot be used here ({first_line(error)}); try auto or cpu") from error
+    return device

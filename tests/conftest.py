@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,12 @@ from runs.config import TrainConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.pop("SWEETSPOT_DATA", None)  # no test may lean on data that happen to lie on this machine
+
+
+def readme_commands(script: str) -> list[list[str]]:
+    """Every `python SCRIPT …` line of the README, without its comment."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith(f"python {script}")]
 
 
 @pytest.fixture
@@ -49,6 +56,7 @@ def config(npz: Callable[..., Path], tmp_path: Path) -> Callable[..., TrainConfi
             "batch_size": 12,
             "out": str(tmp_path / "runs"),
             "trainer": {"accelerator": "cpu"},
+            "attacks": ["none"],
         }
         return TrainConfig(**{**defaults, **fields})
 

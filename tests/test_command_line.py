@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from lightning_modules.networks import NETWORKS, Architecture, network
 from runs.checkpoints import load_checkpoint
 from runs.command_line import parse_train, train_parser
 from runs.config import TrainConfig
-from tests.conftest import ROOT
+from tests.conftest import ROOT, readme_commands
 from train import main, train
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -117,6 +116,8 @@ def test_help_shows_examples_and_every_flag(command: Command) -> None:
         "--config",
         "--print_config",
         "--force",
+        "--attacks",
+        "--samples",
         "--trainer.devices",
     ]:
         assert flag in shown.stdout, flag
@@ -356,12 +357,6 @@ def test_lightnings_own_complaint_is_one_line(
 # ---------------------------------------------------------------------- the README
 
 
-def readme_commands(script: str) -> list[list[str]]:
-    """Every `python SCRIPT …` line of the README, without its comment."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith(f"python {script}")]
-
-
 @pytest.mark.parametrize("argv", readme_commands("train.py"), ids=" ".join)
 def test_a_command_of_the_readme_runs(argv: list[str], npz: Callable[..., Path], tmp_path: Path) -> None:
     """As written, but for one batch, on one CPU, and on small data where it would need a download."""
@@ -387,6 +382,7 @@ def test_what_the_readme_adds_works(npz: Callable[..., Path], tmp_path: Path, mo
         exec(snippet.split("```")[0], scope)
     monkeypatch.setitem(DEFENCES, "shrink", scope["Shrink"])
     arguments = ["--dataset", str(npz()), "--epochs", "1", "--batch-size", "12", "--out", str(tmp_path / "runs")]
+    arguments += ["--attacks", "none"]
     try:
         for cut in ("1", "2", "flatten"):
             assert main([*arguments, "--network", "tiny", "--defence", "shrink", "--cut", cut]) == 0

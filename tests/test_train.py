@@ -210,7 +210,8 @@ def test_ctrl_c_keeps_the_last_epoch(config: Make, monkeypatch: pytest.MonkeyPat
 
 def start(out: Path, data: Path, *more: Any) -> subprocess.Popen[str]:
     """`train.py` on its own, for a few seconds of five epochs."""
-    arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", out, *more]
+    arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", out]
+    arguments += ["--attacks", "none", *more]
     return subprocess.Popen(
         [sys.executable, "train.py", *map(str, arguments)],
         cwd=ROOT,
@@ -368,6 +369,8 @@ def on_devices(count: int, data: Path, out: Path, *more: Any) -> str:
         out,
         "--trainer.accelerator",
         "cpu",
+        "--attacks",
+        "none",
         *more,
     ]
     arguments += ["--trainer.devices", count, "--trainer.strategy", "ddp"] if count > 1 else []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from attacks import AttackerData, Victim
-from attacks.whitebox import BUDGETS, Candidate, WhiteBox, best_explanation, descend, total_variation
+from attacks.descent import Candidate, Descent, feature_weights, total_variation
+from attacks.leaky import with_leaks
+from attacks.whitebox import BUDGETS, PAPER_GREY, WhiteBox, best_explanation
 from errors import UserError
 from lightning_modules.split_module import SplitModule
 from metrics.similarity import ssim
@@ -46,14 +50,27 @@ def test_all_at_once_equals_one_at_a_time(
     recipe: str, victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 20)
-    monkeypatch.setitem(BUDGETS, "fast", (20, [Candidate(tv=1e-4), Candidate(tv=1e-3, start="zeros")]))
+    monkeypatch.setitem(BUDGETS, "fast", (20, [Candidate(tv=1e-4, tv_end=None), Candidate(tv=1e-3, start="random")]))
     attack = WhiteBox(recipe, "fast")
     attack.prepare(victim, AttackerData(images, torch.zeros(6, dtype=torch.long)))
     with torch.no_grad():
         z = victim.encoder(images[:4])
     together = attack.reconstruct(victim, z)
+    monkeypatch.setattr(WhiteBox, "starts", same_starts(WhiteBox.starts, attack, victim, z))
     alone = torch.cat([attack.reconstruct(victim, one[None]).x for one in z])
     torch.testing.assert_close(together.x, alone, rtol=1e-4, atol=1e-5)
+
+
+def same_starts(starts: Any, attack: WhiteBox, victim: Victim, z: Tensor) -> Any:
+    """`WhiteBox.starts` for one input after the other that gives each the start it had among all."""
+    calls = iter(range(len(z)))
+
+    def of_the_next(self: WhiteBox, victim: Victim, one: Tensor, group: list[Candidate]) -> Tensor:
+        i = next(calls)
+        chosen: Tensor = starts(attack, victim, z, group)[:, i : i + 1]
+        return chosen
+
+    return of_the_next
 
 
 def test_the_first_convolution_gives_the_image_back(victim: Victim, images: Tensor) -> None:
@@ -68,7 +85,7 @@ def test_the_first_convolution_gives_the_image_back(victim: Victim, images: Tens
 def test_the_smallest_residual_wins_for_every_input(
     victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hopeless, sound = Candidate(lr=1e-9), Candidate(tv=1e-4)
+    hopeless, sound = Candidate(lr=1e-9), Candidate(tv=1e-4, tv_end=None)
     monkeypatch.setitem(BUDGETS, "fast", (60, [hopeless, sound]))
     with torch.no_grad():
         z = victim.encoder(images)
@@ -94,8 +111,10 @@ def test_a_step_that_is_not_finite_goes_back_to_the_best_point(images: Tensor) -
 
     victim = Victim(Brittle(), nn.Identity(), lambda z: z, (1, 28, 28), 10, None)
     z = images.flatten(1)
-    wild = Candidate("sgd", lr=4000.0, loss="mse", start="zeros", box=False)
-    x, residual = descend(victim, z, [wild], 30, torch.zeros(1, 6, 1, 28, 28), torch.ones(784), "adaptive")
+    wild = Candidate("sgd", lr=4000.0, loss="mse", start="zeros", tv=0.0, tv_end=None, leak=0.0, box=False)
+    descent = Descent(victim.represent, z, [wild], torch.zeros(1, 6, 1, 28, 28), torch.ones(784))
+    assert descent.run(30, "wild") == 30
+    x, residual = descent.ended(at_the_last=False)
     assert x.isfinite().all()
     assert residual.isfinite().all()
     assert residual.max() <= 1 + 1e-6, "never worse than the start"
@@ -115,3 +134,66 @@ def test_vectors_are_attacked_without_a_box_or_a_prior() -> None:
 def test_wrong_settings_are_refused(recipe: str, budget: str) -> None:
     with pytest.raises(UserError, match="must be"):
         WhiteBox(recipe, budget)
+
+
+def test_ctrl_c_gives_the_best_so_far(victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.no_grad():
+        z = victim.encoder(images)
+    descend, count = Descent.descend, iter(range(10**6))
+
+    def ctrl_c(self: Descent, step: int, steps: int) -> None:
+        if next(count) == 40:
+            raise KeyboardInterrupt
+        descend(self, step, steps)
+
+    monkeypatch.setattr(Descent, "descend", ctrl_c)
+    reconstruction = WhiteBox("adaptive", "fast").reconstruct(victim, z)
+    assert (reconstruction.trace["steps"], reconstruction.trace["of"]) == (40, 300)
+    assert reconstruction.residual.max() < 0.8
+
+
+def test_features_are_weighted_as_the_loss_says() -> None:
+    spread = torch.tensor([1.0, 3.0])
+    assert feature_weights("mse", spread).tolist() == [1, 1]
+    assert feature_weights("scaled", spread).tolist() == pytest.approx([0.2, 0.2])
+    own = feature_weights("spread", spread)
+    assert own[0] / own[1] == pytest.approx((3.1 / 1.1) ** 2)
+
+
+def test_the_papers_step_is_taken_on_what_the_network_sees(images: Tensor) -> None:
+    """A victim that standardises inside equals one whose data were standardised outside, step for step."""
+    torch.manual_seed(0)
+    pixels = {"mean": [0.3], "std": [0.25]}
+    inside = Victim.from_module(SplitModule("lenet", [1, 28, 28], 10, cut="conv1", pixels=pixels))
+    outside = Victim.from_module(SplitModule("lenet", [1, 28, 28], 10, cut="conv1"))
+    trained = {name.split(".", 1)[1]: w for name, w in inside.encoder.state_dict().items() if "conv1" in name}
+    next(m for m in outside.encoder.modules() if isinstance(m, nn.Conv2d)).load_state_dict(trained)
+    with torch.no_grad():
+        z = inside.encoder(images)
+    assert torch.allclose(z, outside.encoder((images - 0.3) / 0.25), atol=1e-5)
+    ours = WhiteBox("paper").reconstruct(inside, z).x
+    theirs = WhiteBox("paper").reconstruct(outside, z).x
+    torch.testing.assert_close(ours, 0.3 + 0.25 * theirs, rtol=1e-3, atol=1e-3)
+    assert PAPER_GREY.lr == 10
+
+
+# ---------------------------------------------------------------------- gradients through shut ReLUs
+
+
+def test_a_leak_changes_gradients_and_nothing_else() -> None:
+    encoder = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2), nn.ReLU(inplace=True)))
+    opened, leak = with_leaks(encoder)
+    x = torch.randn(5, 3)
+    assert torch.equal(opened(x), encoder(x))
+    leak.slopes = torch.tensor([0.0, 0.25, 0.5, 1.0, 0.0])
+    assert torch.equal(opened(x), encoder(x))
+    assert isinstance(encoder[1], nn.ReLU), "the victim is left alone"
+
+
+def test_a_leak_is_each_inputs_own() -> None:
+    opened, leak = with_leaks(nn.Sequential(nn.ReLU()))
+    x = torch.tensor([[-1.0, 2.0], [-1.0, 2.0]], requires_grad=True)
+    leak.slopes = torch.tensor([0.0, 0.3])
+    opened(x).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0], [0.3, 1.0]]))

@@ -23,7 +23,7 @@ def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(
     def progress(*columns: Any, **options: Any) -> Progress:
         return Progress(*columns, console=console, **options)
 
-    monkeypatch.setattr("lightning_modules.callbacks.Progress", progress)
+    monkeypatch.setattr("progress.Progress", progress)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     train(config(epochs=2))
     shown = screen.getvalue()

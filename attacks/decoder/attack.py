@@ -1,0 +1,144 @@
+"""The decoder as an attack: `paper` is the GAN, `adaptive` whatever decodes the attacker's own held-out data best."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attacks.decoder.networks import InverseNetwork
+from attacks.decoder.training import (
+    BATCH,
+    GAN_EPOCHS,
+    GanModule,
+    InverseModule,
+    fit,
+    inverse_loss,
+    random_batches,
+)
+from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from errors import UserError
+from files import replacing
+
+STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
+HELD_OUT = 1000  # inputs of the attacker's own, at most a tenth, on which the better decoder shows
+STATISTICS = 5000  # inputs that the scale of z is taken from
+
+
+class Decoder(Attack):
+    """Inversion by a network trained on inputs of the attacker's own.
+
+    Args:
+        recipe: `paper`, the GAN of Eq. 7; `adaptive`, a plain inverse network and, where the budget is thorough or a
+            trained GAN lies in the cache, the GAN too: the one that decodes held-out data better is used.
+        budget: `fast`, `normal` or `thorough`; how long the inverse network trains.
+        seed: of weights and batches.
+        cache: where trained decoders are kept, so that they are trained once.
+        epochs: of the GAN; the paper has 50.
+    """
+
+    def __init__(
+        self,
+        recipe: str = "adaptive",
+        budget: str = "normal",
+        seed: int = 0,
+        cache: Path | None = None,
+        epochs: int = GAN_EPOCHS,
+    ) -> None:
+        if recipe not in ("paper", "adaptive"):
+            raise UserError(f"recipe must be paper or adaptive; got {recipe}")
+        if budget not in STEPS:
+            raise UserError(f"budget must be one of {', '.join(STEPS)}; got {budget}")
+        if epochs < 1:
+            raise UserError(f"the decoder needs at least 1 epoch; got {epochs}")
+        self.key, self.recipe, self.budget, self.seed = f"decoder/{recipe}", recipe, budget, seed
+        self.cache, self.epochs = cache, epochs
+        self.networks: dict[str, InverseNetwork] = {}
+        self.held_out: dict[str, float] = {}  # the loss of each on the attacker's held-out data
+
+    @property
+    def kinds(self) -> list[str]:
+        """Which decoders are trained, or taken from the cache."""
+        if self.recipe == "paper":
+            return ["gan"]
+        cached = self.cache is not None and any(self.cache.glob(f"decoder-gan-{self.epochs}-*.pt"))
+        return ["inverse", "gan"] if cached or self.budget == "thorough" else ["inverse"]
+
+    def __repr__(self) -> str:
+        gan = f", epochs={self.epochs}" if "gan" in self.kinds else ""
+        budget = f", budget={self.budget}" if "inverse" in self.kinds else ""
+        return f"Decoder(recipe={self.recipe}, networks={'+'.join(self.kinds)}{budget}{gan}, seed={self.seed})"
+
+    def prepare(self, victim: Victim, data: AttackerData | None) -> None:
+        if data is None:
+            raise UserError("the decoder attack needs inputs of the attacker's own, and this threat model grants none")
+        order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(self.seed))
+        held_out, own = order[: min(HELD_OUT, len(order) // 10)], order[min(HELD_OUT, len(order) // 10) :]
+        for kind in self.kinds:
+            self.networks[kind] = network = self.decoder(kind, victim, AttackerData(data.x[own], data.y[own]))
+            x = data.images(held_out).to(device_of(victim))
+            if len(x):
+                with torch.no_grad():
+                    self.held_out[kind] = inverse_loss(network(victim.release(victim.encoder(x))), x).item()
+
+    def decoder(self, kind: str, victim: Victim, own: AttackerData) -> InverseNetwork:
+        """A trained decoder, from the cache where it is there."""
+        with torch.no_grad():
+            sample = own.images(slice(0, STATISTICS)).to(device_of(victim))
+            z = torch.cat([victim.release(victim.encoder(part)) for part in sample.split(BATCH)])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            network = InverseNetwork(tuple(z.shape[1:]), victim.shape, steadied=kind == "gan").to(device_of(victim))
+            network.learn_scale(z)
+            file = self.file(kind, victim, own)
+            if not (file is not None and restored(network, file)):
+                self.train(kind, network, victim, own)
+                if file is not None:
+                    with replacing(file) as temporary:
+                        torch.save(network.state_dict(), temporary)
+        return network.eval().requires_grad_(False)
+
+    def train(self, kind: str, network: InverseNetwork, victim: Victim, own: AttackerData) -> None:
+        """Train one decoder from scratch."""
+        generator = torch.Generator().manual_seed(self.seed)
+        if kind == "gan":
+            steps = self.epochs * max(1, len(own.y) // BATCH)
+            fit(GanModule(victim, network), victim, random_batches(len(own.y), steps, generator), own, self.key)
+            return
+        batches = random_batches(len(own.y), STEPS[self.budget], generator)
+        fit(InverseModule(victim, network, len(batches)), victim, batches, own, self.key)
+
+    def file(self, kind: str, victim: Victim, own: AttackerData) -> Path | None:
+        """Where a trained decoder is kept: the name follows from everything that made it."""
+        if self.cache is None:
+            return None
+        length = self.epochs if kind == "gan" else self.budget
+        made_with = hashlib.sha256(f"{kind} {length} {self.seed}".encode())
+        for tensor in (*victim.encoder.state_dict().values(), own.x):
+            made_with.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return self.cache / f"decoder-{kind}-{length}-{made_with.hexdigest()[:8]}.pt"
+
+    def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
+        if not self.networks:
+            raise UserError("the decoder attack must be prepared before it can reconstruct")
+        began = time.perf_counter()
+        better = min(self.networks, key=lambda kind: self.held_out.get(kind, 0.0))
+        with torch.no_grad():
+            x = torch.cat([self.networks[better](part) for part in checked(z).split(BATCH)])
+        trace = {"network": better, "held_out_loss": self.held_out}
+        return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began, trace)
+
+
+def restored(network: InverseNetwork, file: Path) -> bool:
+    """Whether the network has its weights from the file; one that cannot be read is trained anew."""
+    if not file.is_file():
+        return False
+    try:
+        network.load_state_dict(torch.load(file, map_location=network.mean.device, weights_only=True))
+    except (RuntimeError, OSError, EOFError, KeyError, AttributeError, pickle.UnpicklingError):
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""How the decoders are trained: an inverse network by ℓ1 + SSIM, and the paper's GAN (Eq. 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+import torch
+import torch.nn.functional as F
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from torch import Tensor
+
+from attacks.decoder.networks import Discriminator, InverseNetwork
+from attacks.threat_model import AttackerData, Victim, device_of
+from datamodules.tensors import TensorBatches, scaled
+from progress import steps_shown
+
+BATCH = 128
+SSIM_WINDOW, SSIM_SIGMA = 11, 1.5  # Wang et al. 2004
+PEAK_LR = 3e-3  # of the inverse network's one cycle
+XI = 10.0  # ξ, what Eq. 7 weighs its two ℓ1 terms with
+GAN_LR, GAN_EPOCHS = 2e-3, 50
+GAN_BETAS = (0.5, 0.999)  # what GANs are trained with since DCGAN; the paper only says Adam
+
+
+def structural_dissimilarity(recovered: Tensor, original: Tensor) -> Tensor:
+    """1 − SSIM, averaged over a batch of images in [0, 1], by two one-dimensional windows instead of a square one."""
+    offset = torch.arange(SSIM_WINDOW, device=original.device, dtype=original.dtype) - SSIM_WINDOW // 2
+    window = torch.exp(-offset.square() / (2 * SSIM_SIGMA**2))
+    c = original.shape[1]
+    products = torch.cat([recovered, original, recovered.square(), original.square(), recovered * original], dim=1)
+    column = (window / window.sum()).view(1, 1, -1, 1).expand(5 * c, 1, -1, 1)
+    blurred = F.conv2d(F.conv2d(products, column, groups=5 * c), column.transpose(2, 3), groups=5 * c)
+    mean_r, mean_o, square_r, square_o, product = blurred.chunk(5, dim=1)
+    covariance = product - mean_r * mean_o
+    variances = square_r - mean_r.square() + square_o - mean_o.square()
+    luminance = (2 * mean_r * mean_o + 0.01**2) / (mean_r.square() + mean_o.square() + 0.01**2)
+    return 1 - (luminance * (2 * covariance + 0.03**2) / (variances + 0.03**2)).mean()
+
+
+def inverse_loss(recovered: Tensor, original: Tensor) -> Tensor:
+    """What an inverse network minimises: ℓ1 + (1 − SSIM)/2 for images, the squared error for vectors."""
+    if original.ndim == 2:
+        return F.mse_loss(recovered, original)
+    loss = F.l1_loss(recovered, original)
+    if min(original.shape[-2:]) >= SSIM_WINDOW:
+        loss = loss + 0.5 * structural_dissimilarity(recovered, original)
+    return loss
+
+
+class InverseModule(lightning.LightningModule):
+    """A plain inverse network: it needs the victim's answers, not its weights."""
+
+    def __init__(self, victim: Victim, network: InverseNetwork, steps: int) -> None:
+        super().__init__()
+        self.victim, self.network, self.steps = Unregistered(victim), network, steps
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        x = scaled(batch[0])
+        return inverse_loss(self.network(self.victim.answer(x)), x)
+
+    def configure_optimizers(self) -> Any:
+        optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, PEAK_LR, total_steps=self.steps + 1)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class GanModule(lightning.LightningModule):
+    """Decoder G and discriminator D in turn, Eq. 7:
+
+    −mean(log D(x) + log(1 − D(G(z)))) + ξ‖x − G(z)‖₁ + ξ‖z − Φ(G(z))‖₁, with Φ the victim's encoder.
+
+    D descends the first term. G descends the ℓ1 terms (means over entries: the paper does not say) and −log D(G(z)),
+    which has the same fixed points as its part of the first term and a gradient when D is sure.
+    """
+
+    def __init__(self, victim: Victim, network: InverseNetwork, xi: float = XI) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.victim, self.network, self.xi = Unregistered(victim), network, xi
+        self.discriminator = Discriminator(victim.shape)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        x = scaled(batch[0])
+        z = self.victim.answer(x)
+        recovered = self.network(z)
+        for_network, for_discriminator = self.optimizers()  # type: ignore[attr-defined]
+        # in turn: G is judged by the D that has just learned
+        self.descend(self.discriminator_loss(x, recovered.detach()), for_discriminator)
+        self.descend(self.network_loss(x, z, recovered), for_network)
+
+    def descend(self, loss: Tensor, optimiser: Any) -> None:
+        """One step of one of the two."""
+        optimiser.zero_grad()
+        self.manual_backward(loss)
+        optimiser.step()
+
+    def discriminator_loss(self, x: Tensor, recovered: Tensor) -> Tensor:
+        """−mean(log D(x) + log(1 − D(G(z))))."""
+        true, false = self.discriminator(x), self.discriminator(recovered)
+        return -(F.logsigmoid(true) + F.logsigmoid(-false)).mean()
+
+    def network_loss(self, x: Tensor, z: Tensor, recovered: Tensor) -> Tensor:
+        """−mean(log D(G(z))) + ξ‖x − G(z)‖₁ + ξ‖z − Φ(G(z))‖₁."""
+        fooled: Tensor = -F.logsigmoid(self.discriminator(recovered)).mean()
+        consistency = F.l1_loss(self.victim.answer(recovered, through=True), z)
+        return fooled + self.xi * F.l1_loss(recovered, x) + self.xi * consistency
+
+    def configure_optimizers(self) -> Any:
+        return [
+            torch.optim.Adam(self.network.parameters(), lr=GAN_LR, betas=GAN_BETAS, fused=True),
+            torch.optim.Adam(self.discriminator.parameters(), lr=GAN_LR, betas=GAN_BETAS, fused=True),
+        ]
+
+
+class Unregistered:
+    """The victim as an attacker's module holds it: not a part of it, so neither trained nor saved with it."""
+
+    def __init__(self, victim: Victim) -> None:
+        self.victim = victim
+
+    def answer(self, x: Tensor, through: bool = False) -> Tensor:
+        """The released representations of x (B, …); with `through`, differentiable in x."""
+        with torch.set_grad_enabled(through):
+            return self.victim.release(self.victim.encoder(x))
+
+
+class Steps(Callback):
+    """Tells `done` how many batches were trained."""
+
+    def __init__(self, done: Any) -> None:
+        self.done = done
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any) -> None:
+        self.done(trainer.fit_loop.epoch_loop.total_batch_idx + 1)
+
+
+def fit(
+    module: lightning.LightningModule, victim: Victim, batches: list[Tensor], data: AttackerData, what: str
+) -> None:
+    """Train a decoder on batches of the attacker's inputs, given by their indices, on the victim's device."""
+    with steps_shown(what, len(batches)) as done:
+        trainer = lightning.Trainer(
+            max_epochs=1,
+            accelerator=device_of(victim).type,
+            strategy=SingleDeviceStrategy(device_of(victim)),
+            callbacks=[Steps(done)],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+        try:
+            trainer.fit(module, train_dataloaders=TensorBatches(data.x, data.y, batches))
+        except SystemExit:  # how Lightning ends after Ctrl-C
+            raise KeyboardInterrupt from None
+    module.to(device_of(victim))  # Lightning leaves it on the CPU
+
+
+def random_batches(count: int, steps: int, generator: torch.Generator) -> list[Tensor]:
+    """Indices of `steps` batches, every input once before any comes again."""
+    size = min(BATCH, count)
+    passes = -(-steps // (count // size))
+    batches = [batch for _ in range(passes) for batch in torch.randperm(count, generator=generator).split(size)]
+    return [batch for batch in batches if len(batch) == size][:steps]

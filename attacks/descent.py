@@ -1,0 +1,172 @@
+"""Gradient descent on inputs (the argmin of Eq. 3): many ways to descend, on many inputs, as one tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.leaky import Leak
+from progress import steps_shown
+
+LEAKS_UNTIL = 0.7  # of all steps: from there on gradients are the true ones
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to descend.
+
+    Args:
+        optimiser: `adam` (with a cosine-decaying step), or `sgd`.
+        lr: the step size.
+        loss: `mse` and `l1` as the paper writes them; `scaled` divides the squared error by the features' mean
+            variance, so that a step means the same on every victim; `spread` divides each feature's by its own.
+        start: `zeros`, `mean` (of the attacker's own inputs) or `random`.
+        tv: weight of the total variation at the first step.
+        tv_end: its weight at the last step, reached geometrically; None: it stays.
+        leak: how much gradient passes a ReLU that is shut, falling to 0: a feature that must rise can be found.
+        weight_decay: pull towards zero.
+        box: whether every step is projected into the input's range.
+    """
+
+    optimiser: str = "adam"
+    lr: float = 0.3
+    loss: str = "spread"
+    start: str = "mean"
+    tv: float = 3e-3
+    tv_end: float | None = 3e-5
+    leak: float = 0.3
+    weight_decay: float = 0.0
+    box: bool = True
+
+
+def total_variation(s: Tensor) -> Tensor:
+    """Σ_ij ((s_{i+1,j} − s_ij)² + (s_{i,j+1} − s_ij)²)^½ of each image, (B, C, H, W) → (B,)."""
+    down = s[..., 1:, :-1] - s[..., :-1, :-1]
+    right = s[..., :-1, 1:] - s[..., :-1, :-1]
+    return (down.square() + right.square() + 1e-12).sqrt().flatten(1).sum(dim=1)  # the root's slope at 0 stays finite
+
+
+def feature_weights(loss: str, spread: Tensor) -> Tensor:
+    """What a squared feature error is multiplied by, (d,); a feature that hardly moves may not drown the others."""
+    if loss == "spread":
+        return 1 / (spread + 0.05 * spread.mean() + 1e-12).square()
+    if loss == "scaled":
+        return torch.full_like(spread, 1 / (spread.square().mean().item() + 1e-12))
+    return torch.ones_like(spread)
+
+
+class Descent:
+    """All candidates on all inputs, as one tensor of K·B inputs.
+
+    Every input has its own loss, and the losses are summed: nothing of one input reaches another. A step that is not
+    finite goes back to the input's best point with a smaller step; Ctrl-C ends with the best so far.
+
+    Args:
+        represent: h, from inputs (N, …) to flat features (N, d).
+        z: the representations to be explained (B, d).
+        group: the candidates.
+        starts: where each begins (K, B, …).
+        spread: every feature's standard deviation (d,).
+        bounds: the inputs' range, for candidates with a box.
+        leak: what opens shut ReLUs in `represent`.
+    """
+
+    def __init__(
+        self,
+        represent: Callable[[Tensor], Tensor],
+        z: Tensor,
+        group: Sequence[Candidate],
+        starts: Tensor,
+        spread: Tensor,
+        bounds: tuple[float, float] | None = None,
+        leak: Leak | None = None,
+    ) -> None:
+        self.represent, self.leak, self.low_high = represent, leak, bounds or (-math.inf, math.inf)
+        self.k, self.b, self.shape = len(group), len(z), tuple(starts.shape[2:])
+        self.each = (self.k * self.b,) + (1,) * len(self.shape)  # one number an input, as its entries' neighbour
+
+        def column(values: list[float]) -> Tensor:
+            return torch.tensor(values, device=z.device).repeat_interleave(self.b)  # (K·B,)
+
+        self.lr = column([c.lr for c in group]).view(self.each)
+        self.decay = column([c.weight_decay for c in group]).view(self.each)
+        self.adam = column([float(c.optimiser == "adam") for c in group]).view(self.each).bool()
+        self.box = column([float(c.box and bounds is not None) for c in group]).view(self.each).bool()
+        self.l1 = column([float(c.loss == "l1") for c in group]).bool()
+        self.tv = column([c.tv for c in group])
+        ends = [c.tv if c.tv_end is None else c.tv_end for c in group]
+        self.tv_ratio = column([end / c.tv if c.tv else 1.0 for end, c in zip(ends, group, strict=True)])
+        self.leaks = column([c.leak for c in group])
+        self.weights = torch.stack([feature_weights(c.loss, spread) for c in group])[:, None]  # (K, 1, d)
+        self.target = z.repeat(self.k, 1)  # (K·B, d)
+        self.s = starts.flatten(0, 1).clone()  # (K·B, …)
+        self.first, self.second = torch.zeros_like(self.s), torch.zeros_like(self.s)  # Adam's moments
+        self.best, self.best_residual = self.s.clone(), torch.full((self.k * self.b,), math.inf, device=z.device)
+
+    def run(self, steps: int, what: str) -> int:
+        """Descend; how many steps were done before someone pressed Ctrl-C."""
+        step = 0
+        try:
+            with steps_shown(what, steps) as done:
+                for step in range(1, steps + 1):
+                    self.descend(step, steps)
+                    done(step)
+        except KeyboardInterrupt:
+            return step - 1
+        return steps
+
+    def descend(self, step: int, steps: int) -> None:
+        """One step of every candidate on every input."""
+        gradient, residual = self.slope(step / steps)
+        with torch.no_grad():
+            self.remember(residual)
+            finite = gradient.flatten(1).isfinite().all(dim=1).view(self.each)
+            gradient = torch.where(finite, gradient, 0.0)
+            self.lr = torch.where(finite, self.lr, self.lr / 10)
+            self.first.mul_(0.9).add_(gradient, alpha=0.1)
+            self.second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
+            adam = cosine * (self.first / (1 - 0.9**step)) / ((self.second / (1 - 0.999**step)).sqrt() + 1e-12)
+            move = torch.where(self.adam, adam, gradient + self.decay * self.s)
+            s = torch.where(finite, self.s, self.best) - self.lr * move
+            self.s = torch.where(self.box, s.clamp(*self.low_high), s)
+
+    def slope(self, progress: float) -> tuple[Tensor, Tensor]:
+        """The gradient of every input's loss (K·B, …), and its plain residual (K·B,)."""
+        if self.leak is not None:
+            self.leak.slopes = self.leaks * max(0.0, 1 - progress / LEAKS_UNTIL)
+        s = self.s.requires_grad_(True)
+        difference = self.represent(s) - self.target  # (K·B, d)
+        squared = (difference.view(self.k, self.b, -1).square() * self.weights).mean(dim=2).flatten()
+        loss = torch.where(self.l1, difference.abs().sum(dim=1), squared)
+        if len(self.shape) == 3:
+            loss = loss + self.tv * self.tv_ratio**progress * total_variation(s)
+        (gradient,) = torch.autograd.grad(loss.sum(), s)
+        self.s = s.detach()
+        return gradient, difference.detach().norm(dim=1)
+
+    def remember(self, residual: Tensor) -> None:
+        """Keep every input's best point; a residual that is NaN is never the best."""
+        better = residual < self.best_residual
+        self.best = torch.where(better.view(self.each), self.s, self.best)
+        self.best_residual = torch.where(better, residual, self.best_residual)
+
+    @torch.no_grad()
+    def ended(self, at_the_last: bool) -> tuple[Tensor, Tensor]:
+        """The inputs (K, B, …) and their residuals ‖h(x̂) − z‖ / ‖z‖ (K, B).
+
+        Args:
+            at_the_last: answer with the last point, wherever it ended, as published; else with the best on the way.
+        """
+        last = (self.represent(self.s) - self.target).norm(dim=1)
+        if at_the_last:
+            self.best = torch.where(last.isfinite().view(self.each), self.s, self.best)
+            self.best_residual = torch.where(last.isfinite(), last, self.best_residual)
+        else:
+            self.remember(last)
+        residual = self.best_residual / self.target.norm(dim=1).clamp_min(1e-12)
+        return self.best.view(self.k, self.b, *self.shape), residual.view(self.k, self.b)

@@ -1,0 +1,179 @@
+"""Decoders: any shapes, the losses of the paper, the better one on held-out data, trained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torchmetrics.functional.image import structural_similarity_index_measure
+
+import attacks.decoder.attack as decoder_attack
+import attacks.decoder.training as training
+from attacks import AttackerData, Victim
+from attacks.decoder import Decoder
+from attacks.decoder.networks import Discriminator, InverseNetwork
+from attacks.decoder.training import GanModule, inverse_loss, random_batches, structural_dissimilarity
+from errors import UserError
+from lightning_modules.split_module import SplitModule
+
+SHAPES = [
+    ((16, 5, 5), (1, 28, 28)),  # LeNet after the 2nd block
+    ((6, 28, 28), (1, 28, 28)),  # LeNet after conv1
+    ((16, 5, 5), (3, 32, 32)),
+    ((128, 8, 8), (3, 32, 32)),  # VGG16 after the 2nd block
+    ((512, 1, 1), (3, 32, 32)),  # VGG16 after the 5th
+    ((400,), (1, 28, 28)),  # a flat cut
+    ((7, 3, 5), (2, 30, 18)),
+    ((2,), (10,)),  # vectors
+]
+
+
+@pytest.fixture
+def data() -> AttackerData:
+    """Bright squares on black: an image is where its square is."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.zeros(200, 1, 28, 28)
+    for image, (i, j) in zip(x, torch.randint(2, 18, (200, 2), generator=generator).tolist(), strict=True):
+        image[:, i : i + 8, j : j + 8] = 1.0
+    return AttackerData(x, torch.zeros(200, dtype=torch.long))
+
+
+@pytest.fixture
+def victim() -> Victim:
+    torch.manual_seed(0)
+    return Victim.from_module(SplitModule("lenet", [1, 28, 28], 2))
+
+
+@pytest.mark.parametrize(("z_shape", "x_shape"), SHAPES, ids=str)
+@pytest.mark.parametrize("steadied", [False, True])
+def test_the_architecture_follows_from_the_shapes(
+    z_shape: tuple[int, ...], x_shape: tuple[int, ...], steadied: bool
+) -> None:
+    network = InverseNetwork(z_shape, x_shape, steadied)
+    recovered = network(torch.randn(3, *z_shape))
+    assert recovered.shape == (3, *x_shape)
+    assert Discriminator(x_shape)(recovered).shape == (3,)
+    recovered.sum().backward()
+    assert all(weight.grad is not None for weight in network.parameters()), "every layer learns"
+
+
+def test_features_are_standardised_by_what_was_learned() -> None:
+    network = InverseNetwork((3,), (2,))
+    z = torch.tensor([[0.0, 5.0, -1.0], [2.0, 5.0, 1.0]])
+    network.learn_scale(z)
+    assert torch.equal(network.mean, torch.tensor([1.0, 5.0, 0.0]))
+    assert network.std[1] > 0, "a feature that never moves does not divide by zero"
+    assert network(1000 * z).isfinite().all()
+
+
+def test_the_dissimilarity_is_one_minus_ssim() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, noise = torch.rand(2, 4, 3, 24, 20, generator=generator)
+    for recovered in (x, 0.7 * x + 0.3 * noise, noise):
+        whole = structural_similarity_index_measure(recovered, x, data_range=1.0, return_full_image=True)
+        full = whole[1]  # torchmetrics pads, so only where the window fits do both see the same
+        assert structural_dissimilarity(recovered, x).item() == pytest.approx(
+            1 - full[..., 5:-5, 5:-5].mean().item(), abs=1e-4
+        )
+    small = torch.rand(1, 1, 12, 12, dtype=torch.float64, requires_grad=True)
+    other = torch.rand(1, 1, 12, 12, dtype=torch.float64)
+    assert torch.autograd.gradcheck(structural_dissimilarity, (small, other))
+
+
+def test_vectors_and_tiny_images_have_a_loss_too() -> None:
+    assert inverse_loss(torch.zeros(2, 3), torch.ones(2, 3)).item() == 1
+    assert inverse_loss(torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8)).item() == 1, "too small for SSIM: ℓ1 alone"
+
+
+def test_the_gan_loss_is_equation_7(victim: Victim, data: AttackerData) -> None:
+    module = GanModule(victim, InverseNetwork((16, 5, 5), (1, 28, 28)))
+    x = data.images(slice(0, 5))
+    z = victim.encoder(x)
+    recovered = module.network(z)
+    true, false = module.discriminator(x).sigmoid(), module.discriminator(recovered).sigmoid()
+    expected = -(true.log() + (1 - false).log()).mean()
+    assert torch.allclose(module.discriminator_loss(x, recovered), expected, atol=1e-5)
+    consistent = (z - victim.encoder(recovered)).abs().mean()
+    expected = -false.log().mean() + 10 * (x - recovered).abs().mean() + 10 * consistent
+    loss = module.network_loss(x, z, recovered)
+    assert torch.allclose(loss, expected, atol=1e-5)
+    loss.backward()
+    assert module.network.layers[1].weight.grad is not None
+    assert all(weight.grad is None for weight in victim.encoder.parameters()), "the victim does not learn"
+
+
+@pytest.mark.parametrize(("recipe", "kind"), [("paper", "gan"), ("adaptive", "inverse")])
+def test_a_decoder_learns_to_invert(
+    recipe: str, kind: str, victim: Victim, data: AttackerData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 60)
+    attack = Decoder(recipe, "fast", epochs=60)
+    attack.prepare(victim, data)
+    z = victim.encoder(data.x[:20])
+    reconstruction = attack.reconstruct(victim, z)
+    assert reconstruction.trace["network"] == kind
+    blank = (data.x[:20].mean(dim=0) - data.x[:20]).abs().mean()
+    assert (reconstruction.x - data.x[:20]).abs().mean() < 0.5 * blank
+    assert (reconstruction.x.min() >= 0) & (reconstruction.x.max() <= 1)
+
+
+def test_the_better_one_on_held_out_data_is_used(
+    victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 1)
+    trained_on: list[Tensor] = []
+    fit = training.fit
+
+    def spied(module: nn.Module, victim: Victim, batches: list[Tensor], own: AttackerData, what: str) -> None:
+        trained_on.append(own.x)
+        fit(module, victim, batches, own, what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decoder_attack, "fit", spied)
+    Decoder("paper", "fast", cache=tmp_path, epochs=40).prepare(victim, data)
+    attack = Decoder("adaptive", "fast", cache=tmp_path, epochs=40)
+    assert "inverse+gan" in repr(attack), "a trained GAN that is there is considered"
+    attack.prepare(victim, data)
+    assert attack.held_out["gan"] < attack.held_out["inverse"]
+    assert attack.reconstruct(victim, victim.encoder(data.x[:2])).trace["network"] == "gan"
+    assert [len(own) for own in trained_on] == [180, 180], "a tenth is held out"
+
+
+def test_a_trained_decoder_is_kept_and_a_broken_file_is_trained_anew(
+    victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
+    z = victim.encoder(data.x[:4])
+    first = Decoder("adaptive", "fast", cache=tmp_path)
+    first.prepare(victim, data)
+    (file,) = tmp_path.glob("decoder-inverse-*.pt")
+    with monkeypatch.context() as patched:
+        patched.setattr(decoder_attack, "fit", None)  # whoever trains again fails
+        again = Decoder("adaptive", "fast", cache=tmp_path)
+        again.prepare(victim, data)
+    assert torch.equal(first.reconstruct(victim, z).x, again.reconstruct(victim, z).x)
+    file.write_bytes(file.read_bytes()[:1000])
+    anew = Decoder("adaptive", "fast", cache=tmp_path)
+    anew.prepare(victim, data)
+    assert torch.equal(first.reconstruct(victim, z).x, anew.reconstruct(victim, z).x), "same seed, same decoder"
+    other = AttackerData(data.x.flip(0), data.y)
+    Decoder("adaptive", "fast", cache=tmp_path).prepare(victim, other)
+    assert len(list(tmp_path.glob("decoder-inverse-*.pt"))) == 2, "other data, another decoder"
+
+
+def test_batches_use_every_input_before_any_comes_again() -> None:
+    batches = random_batches(300, 5, torch.Generator().manual_seed(0))
+    assert [len(batch) for batch in batches] == [128] * 5
+    assert len(torch.cat(batches[:2]).unique()) == 256
+    assert [len(batch) for batch in random_batches(7, 3, torch.Generator())] == [7] * 3
+
+
+def test_what_cannot_work_is_refused(victim: Victim) -> None:
+    with pytest.raises(UserError, match="needs inputs of the attacker's own"):
+        Decoder().prepare(victim, None)
+    with pytest.raises(UserError, match="must be prepared"):
+        Decoder().reconstruct(victim, torch.zeros(1, 16, 5, 5))
+    for recipe, budget, epochs in (("kind", "fast", 1), ("paper", "endless", 1), ("paper", "fast", 0)):
+        with pytest.raises(UserError):
+            Decoder(recipe, budget, epochs=epochs)

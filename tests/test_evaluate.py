@@ -1,0 +1,363 @@
+"""evaluate.py: the same numbers as right after training, nothing twice, nothing lost, one line for what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lpips
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import attacks.decoder.attack as decoder_attack
+import evaluate as evaluate_script
+from attacks import Attack, AttackerData, Reconstruction, Victim
+from attacks.descent import Candidate, Descent
+from attacks.whitebox import BUDGETS, WhiteBox
+from datamodules.assets import AssetError
+from errors import UserError
+from evaluate import evaluate, main
+from metrics.perceptual import psim
+from metrics.similarity import ssim
+from runs.checkpoints import load_checkpoint
+from runs.config import AttackConfig, TrainConfig
+from runs.folder import Run
+from tests.conftest import readme_commands
+from train import train
+
+Make = Callable[..., TrainConfig]
+ALL = ["whitebox", "decoder"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attacks of a few steps, and LPIPS with random weights: what is tested here is not their strength."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = lpips.LPIPS(net="alex", pnet_rand=True, verbose=False).eval().requires_grad_(False)
+    monkeypatch.setattr(evaluate_script, "perceptual_network", lambda: network)
+    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
+    monkeypatch.setattr("metrics.classifier.STEPS", 5)
+    for budget in BUDGETS:
+        monkeypatch.setitem(BUDGETS, budget, (5, [Candidate(), Candidate(start="random")]))
+        monkeypatch.setitem(decoder_attack.STEPS, budget, 3)
+    evaluate_script.perceptual_or_none.cache_clear()
+
+
+@pytest.fixture
+def run(config: Make) -> Run:
+    """A finished run that nobody has attacked yet."""
+    chosen = config()
+    return Run(Path(chosen.out) / train(chosen)["name"])
+
+
+def attack(run: Run, *argv: str) -> int:
+    return main([str(run.folder), "--device", "cpu", "--samples", "6", *argv])
+
+
+def timeless(results: dict[str, Any]) -> dict[str, Any]:
+    """What attacks found, without how long they took."""
+    kept = copy.deepcopy({"attacks": results["attacks"], "worst_case": results["worst_case"]})
+    for each in kept["attacks"].values():
+        del each["seconds"], each["environment"]
+    return kept
+
+
+# ---------------------------------------------------------------------- what comes out
+
+
+def test_right_after_training_and_later_are_the_same(config: Make, tmp_path: Path) -> None:
+    together = train(config(attacks=ALL, samples=6, out=str(tmp_path / "together")))
+    alone = config(out=str(tmp_path / "alone"))
+    run = Run(tmp_path / "alone" / train(alone)["name"])
+    assert run.read_results()["attacks"] == {}
+    assert attack(run) == 0
+    assert timeless(run.read_results()) == timeless(together)
+    assert together["name"] == run.name, "how a run is attacked does not change what it is"
+
+
+def test_the_record_of_an_attack(run: Run) -> None:
+    assert attack(run) == 0
+    results = run.read_results()
+    assert list(results["attacks"]) == ["prototype", "whitebox/paper", "whitebox/adaptive", "decoder/adaptive"]
+    for each in results["attacks"].values():
+        for metric in ("ssim", "psim", "psnr", "mse", "recognised", "rank"):
+            assert each[metric].keys() >= {"mean", "std", "worst"}
+            assert len(each["scores"][metric]) == 6
+        assert each["samples"] == 6
+        assert each["residual"] >= 0
+        assert each["seconds"] >= 0
+    worst, real = results["worst_case"], [a for key, a in results["attacks"].items() if key != "prototype"]
+    by_sample = np.max([each["scores"]["ssim"] for each in real], axis=0)
+    assert worst["ssim"]["mean"] == pytest.approx(by_sample.mean())
+    assert (run.folder / "recovered.png").is_file()
+
+
+def test_scores_are_those_of_the_kept_reconstructions(run: Run) -> None:
+    """Whoever recomputes a figure from the run's own files gets it."""
+    assert attack(run, "--attacks", "whitebox/adaptive") == 0
+    results = run.read_results()
+    recovered = torch.from_numpy(np.load(run.folder / "recovered-whitebox-adaptive.npz")["x"]).clamp(0, 1)
+    x = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"][:6]).float().div(255).unsqueeze(1)
+    record = results["attacks"]["whitebox/adaptive"]
+    assert record["scores"]["ssim"] == pytest.approx(ssim(recovered, x).tolist(), abs=1e-4)
+    network = evaluate_script.perceptual_or_none(torch.device("cpu"))
+    with torch.no_grad():
+        expected = psim(recovered, x, network)
+    assert record["scores"]["psim"] == pytest.approx(expected.tolist(), abs=1e-4)
+    victim = Victim.from_checkpoint(run.checkpoint)
+    with torch.no_grad():
+        assert record["residual"] == pytest.approx(
+            victim.residual(recovered, victim.encoder(x)).mean().item(), rel=1e-3
+        )
+
+
+def test_one_recipe_and_the_gan_on_request(run: Run) -> None:
+    assert attack(run, "--attacks", "whitebox", "--recipe", "paper") == 0
+    assert list(run.read_results()["attacks"]) == ["prototype", "whitebox/paper"]
+    assert attack(run, "--attacks", "decoder/paper", "--decoder-epochs", "1") == 0
+    record = run.read_results()["attacks"]["decoder/paper"]
+    assert "epochs=1" in record["settings"]
+    assert list(run.folder.glob("decoder-gan-1-*.pt"))
+
+
+def test_vectors_are_scored_as_vectors(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"dataset": "synthetic", "network": "mlp", "epochs": 1, "out": str(tmp_path)}
+    results = train(TrainConfig(**fields, samples=200, trainer={"accelerator": "cpu"}))
+    for each in results["attacks"].values():
+        assert {"mse", "mcs", "rank"} <= each.keys()
+        assert "ssim" not in each
+        assert each["samples"] == 200
+    assert not (tmp_path / results["name"] / "recovered.png").exists()
+
+
+def test_vanilla_stands_beside(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    for lam in (0.0, 1.0):
+        chosen = config(lam=lam)
+        run = Run(Path(chosen.out) / train(chosen)["name"])
+        train(config(lam=lam, seed=1))  # another vanilla, which does not match
+        capsys.readouterr()
+        assert attack(run, "--attacks", "whitebox/paper") == 0
+        table = capsys.readouterr().out
+        assert table.count("  Vanilla") == (3 if lam else 0), table
+        assert "worst case" in table
+        assert "…" not in table, "nothing is cut off"
+
+
+# ---------------------------------------------------------------------- what an attack gets
+
+
+class Spy(Attack):
+    key = "whitebox/adaptive"
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def prepare(self, victim: Victim, data: AttackerData | None) -> None:
+        assert data is not None
+        self.seen += [data.x.float() / 255]
+        self.seen += [weight for part in (victim.encoder, victim.head) for weight in part.state_dict().values()]
+
+    def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
+        self.seen.append(z)
+        x = torch.zeros(len(z), *victim.shape)
+        return Reconstruction(x, victim.residual(x, z), 0.0)
+
+
+def test_an_attack_is_never_shown_what_it_is_scored_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy()
+    monkeypatch.setattr(evaluate_script, "chosen_attacks", lambda *_: [spy])
+    results = evaluate(run, AttackConfig(samples=6, device="cpu"))
+    x_test = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"][:6]).float().div(255).flatten(1)
+    for tensor in spy.seen:
+        if tensor.ndim > 1 and tensor.flatten(1).shape[1] == x_test.shape[1]:
+            assert torch.cdist(tensor.float().flatten(1), x_test).min() > 0.1
+    assert results["attacks"][spy.key]["mse"]["worst"] > 0
+
+
+# ---------------------------------------------------------------------- nothing twice, nothing lost
+
+
+def test_a_finished_attack_is_not_repeated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert attack(run, "--attacks", "whitebox") == 0
+    before = run.results.read_bytes()
+    done: list[str] = []
+    reconstruct = WhiteBox.reconstruct
+
+    def spied(self: WhiteBox, victim: Victim, z: Tensor) -> Reconstruction:
+        done.append(self.key)
+        return reconstruct(self, victim, z)
+
+    monkeypatch.setattr(WhiteBox, "reconstruct", spied)
+    assert attack(run, "--attacks", "whitebox") == 0
+    assert (done, run.results.read_bytes()) == ([], before)
+    assert attack(run, "--attacks", "whitebox", "--attack-seed", "7") == 0
+    assert done == ["whitebox/adaptive"], "the paper's recipe draws nothing"
+
+
+def test_stopped_between_attacks_the_same_command_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(decoder_attack, "fit", ctrl_c)
+        assert attack(run) == 130
+    kept = run.read_results()["attacks"]
+    assert list(kept) == ["prototype", "whitebox/paper", "whitebox/adaptive"]
+    assert attack(run) == 0
+    results = run.read_results()["attacks"]
+    assert list(results)[-1] == "decoder/adaptive"
+    assert {key: results[key] for key in kept} == kept
+
+
+def ctrl_c(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_the_white_box_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    descend = Descent.descend
+
+    def at_step_3(self: Descent, step: int, steps: int) -> None:
+        if step == 3 and self.k > 1:
+            raise KeyboardInterrupt
+        descend(self, step, steps)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Descent, "descend", at_step_3)
+        assert attack(run, "--attacks", "whitebox") == 130
+    record = run.read_results()["attacks"]["whitebox/adaptive"]
+    assert record["stopped"]
+    assert record["trace"]["steps"] == 2
+    assert attack(run, "--attacks", "whitebox") == 0
+    assert not run.read_results()["attacks"]["whitebox/adaptive"]["stopped"], "it was done in full"
+
+
+def test_training_goes_on_with_the_attacks_that_are_missing(config: Make, run: Run) -> None:
+    assert train(config())["attacks"] == {}
+    assert list(train(config(attacks=["whitebox/paper"], samples=4))["attacks"]) == ["prototype", "whitebox/paper"]
+    assert run.read_results()["attacks"]["whitebox/paper"]["samples"] == 4
+
+
+def test_without_lpips_everything_else_is_there(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent() -> None:
+        raise AssetError("AlexNet's weights cannot be had; put them there")
+
+    monkeypatch.setattr(evaluate_script, "perceptual_network", absent)
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    assert capsys.readouterr().out.count("no PSIM: AlexNet's weights cannot be had; put them there") == 1
+    record = run.read_results()["attacks"]["whitebox/paper"]
+    assert "psim" not in record
+    assert "ssim" in record
+
+
+# ---------------------------------------------------------------------- wrong input
+
+
+def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
+    capsys.readouterr()
+    assert main(list(argv)) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert says in lines[0], lines[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--samples", "0"], "--samples must be at least 1; got 0"),
+        (["--samples", "many"], "--samples"),
+        (["--attacks", "nope"], "--attacks must be none, or of whitebox, decoder"),
+        (["--attacks", "none"], "leaves nothing to do"),
+        (["--attacks", "none", "whitebox"], "--attacks must be none, or of"),
+        (["--recipe", "secret"], "--recipe must be paper, adaptive or both; got secret"),
+        (["--budget", "endless"], "--budget must be one of fast, normal, thorough; got endless"),
+        (["--decoder-epochs", "0"], "--decoder-epochs must be at least 1"),
+        (["--attack-seed", "-1"], "--attack-seed must be at least 0"),
+        (["--device", "warp"], "--device warp cannot be used here"),
+        (["--dataset", "nope.npz"], "dataset nope.npz is not there"),
+        (["--dataset", "synthetic"], "takes inputs of shape (1, 28, 28), and synthetic holds (10,)"),
+        (["--dataset", "mnist-5k"], "was trained on images"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_one_line(run: Run, capsys: pytest.CaptureFixture[str], argv: list[str], says: str) -> None:
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    before = run.results.read_bytes()
+    refused(capsys, says, str(run.folder), *argv)
+    assert run.results.read_bytes() == before
+
+
+def test_a_folder_that_is_no_finished_run_is_one_line(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    refused(capsys, "there is no run", str(tmp_path / "nothing"))
+    (tmp_path / "other.ckpt").touch()
+    refused(capsys, "give a run's folder, or its last.ckpt", str(tmp_path / "other.ckpt"))
+    checkpoint = run.checkpoint.rename(tmp_path / "aside")
+    before = run.results.read_bytes()
+    refused(capsys, "has no last.ckpt", str(run.folder))
+    assert run.results.read_bytes() == before
+    checkpoint.rename(run.checkpoint)
+    run.results.unlink()
+    refused(capsys, "its training is not finished", str(run.checkpoint))
+    assert not run.results.exists()
+
+
+def test_a_broken_checkpoint_is_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run.results.read_bytes()
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:2000])
+    refused(capsys, "last.ckpt", str(run.folder), "--device", "cpu")
+    assert run.results.read_bytes() == before
+
+
+def test_representations_that_are_no_numbers_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = load_checkpoint(run.checkpoint)
+    for name, weight in checkpoint["state_dict"].items():
+        if name.endswith("conv1.weight"):
+            weight.fill_(torch.nan)
+    torch.save(checkpoint, run.checkpoint)
+    before = run.results.read_bytes()
+    refused(capsys, "NaN or infinite", str(run.folder), "--device", "cpu", "--samples", "4")
+    assert run.results.read_bytes() == before
+
+
+def test_moved_data_are_found_and_changed_data_are_not_taken(
+    run: Run, npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = Path(run.read_results()["config"]["dataset"]).rename(tmp_path / "moved.npz")
+    assert attack(run, "--attacks", "whitebox/paper", "--dataset", str(moved)) == 0
+    changed = npz("changed.npz", count=66)
+    refused(capsys, "was trained on images", str(run.folder), "--dataset", str(changed), "--attacks", "decoder")
+
+
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "python evaluate.py checkpoints/mnist-*" in shown
+    for flag in ("--attacks", "--recipe", "--samples", "--budget", "--data-root", "--device"):
+        assert flag in shown
+
+
+def test_several_runs_at_once(config: Make) -> None:
+    runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
+    assert main([*(str(run.checkpoint) for run in runs), "--attacks", "whitebox/paper", "--samples", "3"]) == 0
+    assert all(json.loads(run.results.read_text())["worst_case"]["samples"] == 3 for run in runs)
+
+
+def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
+    with pytest.raises(UserError, match="--attacks needs a name"):
+        AttackConfig(attacks=[])
+
+
+@pytest.mark.parametrize("argv", readme_commands("evaluate.py"), ids=" ".join)
+def test_a_command_of_the_readme_runs(argv: list[str], run: Run) -> None:
+    """As written, but on a small run, on the CPU, and with one epoch of the GAN."""
+    argv = [argument for argument in argv if "*" not in argument]
+    assert main([str(run.folder), *argv, "--device", "cpu", "--samples", "3", "--decoder-epochs", "1"]) == 0
+    assert run.read_results()["worst_case"]
