@@ -40,6 +40,7 @@ test-all: lint
 
 bench: setup
 	$(RUN) benchmarks/train.py
+	$(RUN) benchmarks/whitebox.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

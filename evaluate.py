@@ -71,13 +71,14 @@ def evaluate(
     device = pick_device(config.device)
     victim = Victim.from_checkpoint(run.checkpoint).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
-    x = scaled(datamodule.test[0][:samples].to(device))
+    sample, gallery = datamodule.sample_of_tests(samples), datamodule.sample_of_tests(max(GALLERY, samples))
+    x = scaled(datamodule.test[0][sample].to(device))
     with torch.no_grad():
         z = victim.release(victim.encoder(x))  # what left the client; from here on only the scorer knows x
     scorer = Scorer(
         original=x,
-        classes=datamodule.test[1][:samples].to(device),
-        gallery=scaled(datamodule.test[0][: max(GALLERY, samples)].to(device)),
+        classes=datamodule.test[1][sample].to(device),
+        gallery=scaled(datamodule.test[0][gallery].to(device)),
         perceptual=perceptual_or_none(device) if x.ndim == 4 else None,
         classifier=independent_classifier(datamodule, run.folder.parent / ".classifiers", device),
     )

@@ -86,6 +86,10 @@ class AttackerData:
         """The training split of a dataset."""
         return cls(*datamodule.train)
 
+    def sample(self, count: int) -> Tensor:
+        """At most so many of the inputs, as floats, evenly spaced: data are often sorted by class."""
+        return self.images(torch.linspace(0, len(self.y) - 1, min(count, len(self.y))).long())
+
     def images(self, indices: Tensor | slice) -> Tensor:
         """Some of the inputs, as floats."""
         return scaled(self.x[indices])

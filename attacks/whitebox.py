@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, c
 from errors import UserError
 from lightning_modules.networks.split import Standardise
 
-CHUNK = 800  # inputs in one forward pass
+CHUNK = 800  # inputs in one forward pass, candidates counted
 TIE = 1.2  # residuals this close say nothing about which candidate is right
 STATISTICS = 5000  # inputs of the attacker's own that the mean input and the spread of features are taken from
 
@@ -86,7 +87,7 @@ class WhiteBox(Attack):
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None or self.recipe == "paper":
             return
-        own = data.images(slice(0, STATISTICS)).to(device_of(victim))
+        own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
         with torch.inference_mode():
             self.spread = torch.cat([victim.represent(part) for part in own.split(CHUNK)]).std(dim=0)
@@ -94,10 +95,17 @@ class WhiteBox(Attack):
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         began = time.perf_counter()
         z = checked(z).flatten(1)  # (B, d)
-        x, residual, trace = self.published(victim, z) if self.recipe == "paper" else self.adapted(victim, z)
+        one_way = self.published if self.recipe == "paper" else self.adapted
+        parts: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
+        for part in z.split(CHUNK):  # after Ctrl-C what is left keeps its starts
+            parts.append(one_way(victim, part, stopped=any(trace["steps"] < trace["of"] for *_, trace in parts)))
+        trace = parts[0][2] | {"steps": min(each["steps"] for *_, each in parts)}
+        if self.recipe == "adaptive":
+            trace["chosen"] = [choice for *_, each in parts for choice in each["chosen"]]
+        x, residual = torch.cat([x for x, *_ in parts]), torch.cat([residual for _, residual, _ in parts])
         return Reconstruction(x, residual, time.perf_counter() - began, trace)
 
-    def published(self, victim: Victim, z: Tensor) -> tuple[Tensor, Tensor, dict[str, object]]:
+    def published(self, victim: Victim, z: Tensor, stopped: bool) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The paper's descent, in the coordinates that its step size and start are meant for."""
         candidate = PAPER_VECTORS
         if len(victim.shape) == 3:
@@ -105,11 +113,11 @@ class WhiteBox(Attack):
         into_input = network_coordinates(victim)
         starts = torch.zeros(1, len(z), *victim.shape, device=z.device)
         descent = Descent(lambda s: victim.represent(into_input(s)), z, [candidate], starts, torch.ones_like(z[0]))
-        steps = descent.run(PAPER_STEPS, self.key)
+        steps = descent.run(0 if stopped else PAPER_STEPS, self.key)
         s, residual = descent.ended(at_the_last=True)
         return into_input(s[0]), residual[0], {"candidates": [repr(candidate)], "steps": steps, "of": PAPER_STEPS}
 
-    def adapted(self, victim: Victim, z: Tensor) -> tuple[Tensor, Tensor, dict[str, object]]:
+    def adapted(self, victim: Victim, z: Tensor, stopped: bool) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Every candidate of the budget, as many at once as memory allows, and the best explanation of each input."""
         steps, candidates = BUDGETS[self.budget]
         if len(victim.shape) == 1:
@@ -124,7 +132,7 @@ class WhiteBox(Attack):
             starts = self.starts(victim, z, group)
             descent = Descent(lambda s: encoder(s).flatten(1), z, group, starts, spread, victim.bounds, leak)
             part = f" {first + 1}–{first + len(group)} of {len(candidates)}" if len(candidates) > together else ""
-            done = descent.run(steps, self.key + part)
+            done = descent.run(0 if stopped else steps, self.key + part)
             found.append(descent.ended(at_the_last=False))
             if done < steps:
                 break

@@ -101,6 +101,10 @@ class TensorDataModule(lightning.LightningDataModule):
         """How many classes there are."""
         return self.arrays.classes
 
+    def sample_of_tests(self, count: int) -> Tensor:
+        """Indices of `count` test examples, class-balanced, the same for every run; a larger sample holds a smaller."""
+        return limited(self.test[1], count, "samples", 1)
+
     def pixels(self) -> dict[str, list[float]] | None:
         """Mean and standard deviation of the training images by channel, in [0, 1]; None for vectors."""
         x = self.train[0]

@@ -72,7 +72,12 @@ def attacks_table(
     shown = [name for name in METRICS if name in any_row and not (name == "mse" and "ssim" in any_row)]
     # 80 columns are enough for it
     table = Table(
-        box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", padding=(0, 0, 0, 1)
+        box=SIMPLE_HEAD,
+        title=headline(results),
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 0, 0, 1),
+        pad_edge=False,
     )
     for column in ("attack", *(METRICS[name] for name in shown), "class", "rank", "time"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)

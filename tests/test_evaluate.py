@@ -19,6 +19,7 @@ import evaluate as evaluate_script
 from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.descent import Candidate, Descent
 from attacks.whitebox import BUDGETS, WhiteBox
+from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
 from evaluate import evaluate, main
@@ -103,7 +104,8 @@ def test_scores_are_those_of_the_kept_reconstructions(run: Run) -> None:
     assert attack(run, "--attacks", "whitebox/adaptive") == 0
     results = run.read_results()
     recovered = torch.from_numpy(np.load(run.folder / "recovered-whitebox-adaptive.npz")["x"]).clamp(0, 1)
-    x = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"][:6]).float().div(255).unsqueeze(1)
+    data = TensorDataModule(load(results["config"]["dataset"], Path(".")))
+    x = data.test[0][data.sample_of_tests(6)].float() / 255
     record = results["attacks"]["whitebox/adaptive"]
     assert record["scores"]["ssim"] == pytest.approx(ssim(recovered, x).tolist(), abs=1e-4)
     network = evaluate_script.perceptual_or_none(torch.device("cpu"))
@@ -173,7 +175,7 @@ def test_an_attack_is_never_shown_what_it_is_scored_on(run: Run, monkeypatch: py
     spy = Spy()
     monkeypatch.setattr(evaluate_script, "chosen_attacks", lambda *_: [spy])
     results = evaluate(run, AttackConfig(samples=6, device="cpu"))
-    x_test = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"][:6]).float().div(255).flatten(1)
+    x_test = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"]).float().div(255).flatten(1)
     for tensor in spy.seen:
         if tensor.ndim > 1 and tensor.flatten(1).shape[1] == x_test.shape[1]:
             assert torch.cdist(tensor.float().flatten(1), x_test).min() > 0.1

@@ -59,6 +59,7 @@ class Decoder(Attack):
         self.cache, self.epochs = cache, epochs
         self.networks: dict[str, InverseNetwork] = {}
         self.held_out: dict[str, float] = {}  # the loss of each on the attacker's held-out data
+        self.from_cache: dict[str, bool] = {}
 
     @property
     def kinds(self) -> list[str]:
@@ -88,14 +89,15 @@ class Decoder(Attack):
     def decoder(self, kind: str, victim: Victim, own: AttackerData) -> InverseNetwork:
         """A trained decoder, from the cache where it is there."""
         with torch.no_grad():
-            sample = own.images(slice(0, STATISTICS)).to(device_of(victim))
+            sample = own.sample(STATISTICS).to(device_of(victim))
             z = torch.cat([victim.release(victim.encoder(part)) for part in sample.split(BATCH)])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = InverseNetwork(tuple(z.shape[1:]), victim.shape, steadied=kind == "gan").to(device_of(victim))
             network.learn_scale(z)
             file = self.file(kind, victim, own)
-            if not (file is not None and restored(network, file)):
+            self.from_cache[kind] = file is not None and restored(network, file)
+            if not self.from_cache[kind]:
                 self.train(kind, network, victim, own)
                 if file is not None:
                     with replacing(file) as temporary:
@@ -129,7 +131,7 @@ class Decoder(Attack):
         better = min(self.networks, key=lambda kind: self.held_out.get(kind, 0.0))
         with torch.no_grad():
             x = torch.cat([self.networks[better](part) for part in checked(z).split(BATCH)])
-        trace = {"network": better, "held_out_loss": self.held_out}
+        trace = {"network": better, "held_out_loss": self.held_out, "from_cache": self.from_cache}
         return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began, trace)
 
 

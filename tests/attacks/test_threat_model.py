@@ -59,6 +59,8 @@ def test_the_attackers_data_are_the_training_split(datamodule: TensorDataModule)
     data = AttackerData.of(datamodule)
     assert data.x is datamodule.train[0]
     assert data.images(slice(0, 2)).max() <= 1
+    spaced = AttackerData(torch.arange(10.0).view(10, 1), torch.arange(10)).sample(4)
+    assert spaced.flatten().tolist() == [0, 3, 6, 9], "data are often sorted by class"
 
 
 def test_an_attack_that_needs_data_refuses_without(victim: Victim) -> None:

