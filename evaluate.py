@@ -7,6 +7,7 @@ python evaluate.py checkpoints/mnist-* --attacks whitebox --recipe paper     # o
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from attacks import Attack, AttackerData, Reconstruction, Victim
+from attacks import Attack, AttackerData, Victim
 from attacks.decoder import Decoder
 from attacks.prototype import Prototype
 from attacks.whitebox import WhiteBox
@@ -30,16 +31,17 @@ from files import replacing
 from metrics.classifier import independent_classifier
 from metrics.perceptual import perceptual_network
 from metrics.scoring import Scorer
-from metrics.summary import summary, worst_case
+from metrics.summary import common_inputs, summary, worst_case
 from reports.figures import gallery_figure
 from reports.tables import attacks_table
 from runs.command_line import Examples, add_dataclass, run_command
-from runs.config import AttackConfig, root_of
+from runs.config import BUDGETS, AttackConfig, root_of
 from runs.environment import environment, pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
 
 GALLERY = 1000  # test inputs among which the true one is searched
+FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 
 EXAMPLES = """\
   python evaluate.py checkpoints/mnist-*                                            white box and decoder on 100 images
@@ -62,41 +64,69 @@ def evaluate(
         dataset: what to call the run's dataset here, for an .npz that was moved.
     """
     results = run.read_results()
+    if not results["config"].keys() >= {
+        "seed",
+        "dataset",
+        "batch_size",
+        "validation_fraction",
+        "limit_train",
+        "limit_test",
+    }:
+        raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     samples = min(config.samples, results["data"]["test"])
     attacks = chosen_attacks(config, seed, run.folder)
-    todo = [attack for attack in attacks if not finished(results, attack, samples)]
-    if not todo:
+    if all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks):
         return results
     device = pick_device(config.device)
+    reproducible()
     victim = Victim.from_checkpoint(run.checkpoint).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
-    sample, gallery = datamodule.sample_of_tests(samples), datamodule.sample_of_tests(max(GALLERY, samples))
-    x = scaled(datamodule.test[0][sample].to(device))
+    inputs = datamodule.sample_of_tests(samples)
+    x = scaled(datamodule.test[0][inputs].to(device))
     with torch.no_grad():
         z = victim.release(victim.encoder(x))  # what left the client; from here on only the scorer knows x
-    scorer = Scorer(
-        original=x,
-        classes=datamodule.test[1][sample].to(device),
-        gallery=scaled(datamodule.test[0][gallery].to(device)),
-        perceptual=perceptual_or_none(device) if x.ndim == 4 else None,
-        classifier=independent_classifier(datamodule, run.folder.parent / ".classifiers", device),
-    )
-    for attack in todo:
+    for attack in attacks:
+        if finished(results, attack, samples):
+            score_again(run, results, attack, datamodule, device)
+            continue
         began = time.perf_counter()
         attack.prepare(victim, AttackerData.of(datamodule))
         reconstruction = attack.reconstruct(victim, z)
-        seconds = time.perf_counter() - began
-        made_with = environment(device, seed, seconds)
-        results["attacks"][attack.key] = record(attack, reconstruction, scorer, made_with)
-        results["worst_case"] = worst_case(results["attacks"])
-        keep(run, attack.key, reconstruction.x)
-        run.write_results(results)
-        if stopped(reconstruction):  # the best so far is kept; the same command does the attack in full
+        made_with = environment(device, seed, time.perf_counter() - began)
+        stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
+        if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
+            keep(run, attack.key, reconstruction.x)
+            scores = scorer_of(run, datamodule, inputs, device).score(reconstruction.x)
+            results["attacks"][attack.key] = {
+                **scored(scores),
+                "residual": reconstruction.residual.mean().item(),
+                "seconds": made_with["seconds"],
+                "samples": samples,
+                "inputs": inputs.tolist(),
+                "settings": attack.settings,
+                "format": FORMAT,
+                "stopped": stopped,
+                "trace": reconstruction.trace,
+                "environment": made_with,
+            }
+            results["worst_case"] = worst_case(results["attacks"])
+            run.write_results(results)
+        if stopped:  # the best so far is kept; the same command does the attack in full
             raise KeyboardInterrupt
-    if x.ndim == 4:
-        draw(run, x, results)
+    results["worst_case"] = worst_case(results["attacks"])
+    run.write_results(results)
+    if len(victim.shape) == 3:
+        draw(run, datamodule, results)
     return results
+
+
+def reproducible() -> None:
+    """Same seed, same machine, same numbers, as Lightning's Trainer does it for training."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # determinism without its debugging aid, which fills every new tensor
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]:
@@ -112,22 +142,61 @@ def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]
 
 
 def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:
-    """Whether this very attack, with these settings, is in the results already."""
-    done = results["attacks"].get(attack.key, {})
-    return done.get("settings") == repr(attack) and done.get("samples") == samples and not done.get("stopped")
+    """Whether the results have this attack already, on as many inputs and with at least what is asked for spent on it.
+
+    A weaker attack never replaces a stronger one: the ordinary command after a thorough one has nothing to do.
+    """
+    done = results["attacks"].get(attack.key)
+    if done is None or done.get("stopped") or done.get("format") != FORMAT or done["samples"] < samples:
+        return False
+    theirs, ours = dict(done["settings"]), dict(attack.settings)
+    spent, asked = (BUDGETS.index(each.pop("budget", BUDGETS[0])) for each in (theirs, ours))
+    trained, wanted = (each.pop("epochs", 0) for each in (theirs, ours))
+    networks, needed = (set(each.pop("networks", [])) for each in (theirs, ours))
+    return theirs == ours and spent >= asked and trained >= wanted and networks >= needed
 
 
-def stopped(reconstruction: Reconstruction) -> bool:
-    """Whether someone pressed Ctrl-C before the attack was through."""
-    return bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
+def fully_scored(results: dict[str, Any], attack: Attack) -> bool:
+    """Whether a finished attack on images has its PSIM; its weights may not have been there at the time."""
+    done = results["attacks"][attack.key]
+    return len(results["data"]["shape"]) != 3 or "psim" in done
+
+
+def score_again(
+    run: Run, results: dict[str, Any], attack: Attack, data: TensorDataModule, device: torch.device
+) -> None:
+    """Bring a finished attack's scores up to date from what it recovered."""
+    done = results["attacks"][attack.key]
+    if not fully_scored(results, attack) and recovered_file(run, attack.key).is_file():
+        recovered = torch.from_numpy(np.load(recovered_file(run, attack.key))["x"]).to(device)
+        done |= scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
+
+
+def scorer_of(run: Run, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:
+    """Who may compare what was recovered with the test inputs of these indices."""
+    x_test, y_test = datamodule.test
+    gallery = datamodule.sample_of_tests(max(GALLERY, len(inputs)))
+    return Scorer(
+        original=scaled(x_test[inputs].to(device)),
+        classes=y_test[inputs].to(device),
+        gallery=scaled(x_test[gallery].to(device)),
+        perceptual=perceptual_or_none(device) if x_test.ndim == 4 else None,
+        classifier=independent_classifier(datamodule, run.folder.parent / ".classifiers", device),
+    )
+
+
+def scored(scores: dict[str, Tensor]) -> dict[str, Any]:
+    """Scores as results.json keeps them: summaries, and each sample's own, for the worst case over attacks."""
+    each = {name: [round(value, 6) for value in values.tolist()] for name, values in scores.items()}
+    return {**{name: summary(name, values) for name, values in scores.items()}, "scores": each}
 
 
 def data_of(results: dict[str, Any], victim: Victim, data_root: str | None, dataset: str | None) -> TensorDataModule:
     """The run's own data, split as they were for training."""
     config, recorded = results["config"], results["data"]
     arrays = load(dataset or config["dataset"], root_of(data_root), config["seed"])
-    options = (config[name] for name in ("batch_size", "seed", "validation_fraction", "limit_train", "limit_test"))
-    datamodule = TensorDataModule(arrays, *options)
+    needed = ("batch_size", "seed", "validation_fraction", "limit_train", "limit_test")
+    datamodule = TensorDataModule(arrays, *(config[name] for name in needed))
     if datamodule.shape != victim.shape:
         raise UserError(
             f"{results['name']} takes inputs of shape {victim.shape}, and {arrays.name} holds {datamodule.shape}; "
@@ -154,22 +223,6 @@ def perceptual_or_none(device: torch.device) -> lpips.LPIPS | None:
         return None
 
 
-def record(attack: Attack, reconstruction: Reconstruction, scorer: Scorer, made_with: dict[str, Any]) -> dict[str, Any]:
-    """What results.json keeps of an attack: summaries, and each sample's scores, for the worst case over attacks."""
-    scores = scorer.score(reconstruction.x)
-    return {
-        **{name: summary(name, values) for name, values in scores.items()},
-        "residual": reconstruction.residual.mean().item(),
-        "seconds": made_with["seconds"],
-        "samples": len(reconstruction.x),
-        "settings": repr(attack),
-        "stopped": stopped(reconstruction),
-        "trace": reconstruction.trace,
-        "scores": {name: [round(value, 6) for value in values.tolist()] for name, values in scores.items()},
-        "environment": made_with,
-    }
-
-
 def keep(run: Run, key: str, x: Tensor) -> None:
     """The recovered inputs, for pictures and for whoever wants to look at them."""
     with replacing(recovered_file(run, key)) as temporary, temporary.open("wb") as file:
@@ -181,18 +234,23 @@ def recovered_file(run: Run, key: str) -> Path:
     return run.folder / f"recovered-{key.replace('/', '-')}.npz"
 
 
-def draw(run: Run, x: Tensor, results: dict[str, Any]) -> None:
+def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
     """Originals and reconstructions by attack, from the best-recovered image to the worst."""
+    attacks = {key: each for key, each in results["attacks"].items() if recovered_file(run, key).is_file()}
+    inputs = common_inputs(attacks)
     shown: dict[str, Tensor] = {}
-    for key, attack in results["attacks"].items():
-        if attack["samples"] == len(x) and recovered_file(run, key).is_file():
-            shown[key] = torch.from_numpy(np.load(recovered_file(run, key))["x"])
-    best = [max(each) for each in zip(*(results["attacks"][key]["scores"]["psnr"] for key in shown), strict=True)]
-    gallery_figure(x, shown, torch.tensor(best).argsort(descending=True), run.folder / "recovered.png")
+    best = torch.full((len(inputs),), -torch.inf)
+    for key, each in attacks.items():
+        rows = [each["inputs"].index(index) for index in inputs]
+        shown[key] = torch.from_numpy(np.load(recovered_file(run, key))["x"])[rows]
+        best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
+    original = scaled(datamodule.test[0][torch.tensor(inputs)])
+    gallery_figure(original, shown, best.argsort(descending=True), run.folder / "recovered.png")
 
 
 def run_at(path: Path) -> Run:
     """The finished run at a path, or what is wrong with it."""
+    path = path.resolve()  # `.` inside a run is that run
     if path.suffix == ".ckpt" and path.is_file() and path.name != "last.ckpt":
         raise UserError(f"{path} is no run: give a run's folder, or its last.ckpt")
     run = Run(path.parent if path.suffix == ".ckpt" else path)
@@ -224,17 +282,28 @@ def main(argv: list[str] | None = None) -> int:
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
-        runs = [run_at(Path(path)) for path in parsed.pop("runs")]
+        paths = parsed.pop("runs")
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
         config = AttackConfig(**parsed)
         if config.attacks == ["none"]:
             raise UserError("--attacks none leaves nothing to do; name whitebox or decoder")
-        for run in runs:
-            if len(runs) > 1:
-                print(run.folder, flush=True)
-            with run.claimed():
-                results = evaluate(run, config, root, dataset)
+        pick_device(config.device)
+        failed: list[str] = []
+        for path in paths:
+            try:
+                run = run_at(Path(path))
+                if len(paths) > 1:
+                    print(run.folder, flush=True)
+                with run.claimed():
+                    results = evaluate(run, config, root, dataset)
+            except UserError as error:  # the others are attacked all the same
+                failed.append(str(error))
+                continue
             attacks_table(results, matching_vanilla(run))
+        if failed:
+            raise UserError(
+                failed[0] if len(paths) == 1 else f"{len(failed)} of {len(paths)} failed: {'; '.join(failed)}"
+            )
 
     return run_command(command)
 

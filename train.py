@@ -34,7 +34,7 @@ from reports.tables import attacks_table, describe_defence, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
-from runs.environment import environment
+from runs.environment import environment, pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
 
@@ -52,6 +52,7 @@ EXAMPLES = """\
 
 def train(config: TrainConfig) -> dict[str, Any]:
     """Make one run, or find it finished, or go on where it was stopped; its results, as in `results.json`."""
+    pick_device(config.device)  # a wrong one is not found out after an hour of training
     arrays = load(config.dataset, config.root, config.seed)
     datamodule = TensorDataModule(
         arrays, config.batch_size, config.seed, config.validation_fraction, config.limit_train, config.limit_test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -62,9 +63,8 @@ class Victim:
         return replace(self, encoder=self.encoder.to(device), head=self.head.to(device))
 
     def represent(self, x: Tensor) -> Tensor:
-        """h(x), flat, (B, …) → (B, d), differentiable in x."""
-        z: Tensor = self.encoder(x)
-        return z.flatten(1)
+        """What leaves the client for x, flat, (B, …) → (B, d): the attacker goes through the defence's release."""
+        return self.release(self.encoder(x)).flatten(1)
 
     def residual(self, x: Tensor, z: Tensor) -> Tensor:
         """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth."""
@@ -120,6 +120,11 @@ class Attack(ABC):
 
     key: str
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, as plain data: results carry it, and a finished attack is known by it."""
+        return {}
+
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:  # noqa: B027  # most attacks need nothing
         """Learn from the attacker's data; an attack that cannot do without them refuses here."""
 
@@ -133,6 +138,21 @@ def checked(z: Tensor) -> Tensor:
     if not z.isfinite().all():
         raise UserError("the representations hold NaN or infinite values; nothing can be recovered from them")
     return z
+
+
+@torch.no_grad()
+def inputs_at_once(victim: Victim, most: int, gigabytes: float = 4.0) -> int:
+    """How many inputs, at most `most`, fit into one differentiated pass of the encoder, by what one of them takes."""
+    entries = [math.prod(victim.shape)]
+    hooks = [
+        layer.register_forward_hook(lambda _, __, z: entries.append(z.numel()))
+        for layer in victim.encoder.modules()
+        if not [*layer.children()]
+    ]
+    victim.encoder(torch.zeros(1, *victim.shape, device=device_of(victim)))
+    for hook in hooks:
+        hook.remove()
+    return max(1, min(most, int(gigabytes * 2**30 / (2 * 4 * sum(entries)))))  # float32, values and gradients
 
 
 def device_of(victim: Victim) -> torch.device:

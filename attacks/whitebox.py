@@ -17,11 +17,19 @@ from torch import Tensor
 
 from attacks.descent import Candidate, Descent, total_variation
 from attacks.leaky import with_leaks
-from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from attacks.threat_model import (
+    Attack,
+    AttackerData,
+    Reconstruction,
+    Victim,
+    checked,
+    device_of,
+    inputs_at_once,
+)
 from errors import UserError
 from lightning_modules.networks.split import Standardise
 
-CHUNK = 800  # inputs in one forward pass, candidates counted
+CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
 TIE = 1.2  # residuals this close say nothing about which candidate is right
 STATISTICS = 5000  # inputs of the attacker's own that the mean input and the spread of features are taken from
 
@@ -79,10 +87,15 @@ class WhiteBox(Attack):
         self.mean: Tensor | None = None  # of the attacker's inputs, (…)
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        adaptive = (
+            {"budget": self.budget, "seed": self.seed} if self.recipe == "adaptive" else {}
+        )  # paper draws nothing
+        return {"recipe": self.recipe, **adaptive}
+
     def __repr__(self) -> str:
-        if self.recipe == "paper":
-            return "WhiteBox(recipe=paper)"
-        return f"WhiteBox(recipe={self.recipe}, budget={self.budget}, seed={self.seed})"
+        return f"WhiteBox({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None or self.recipe == "paper":
@@ -90,14 +103,16 @@ class WhiteBox(Attack):
         own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
         with torch.inference_mode():
-            self.spread = torch.cat([victim.represent(part) for part in own.split(CHUNK)]).std(dim=0)
+            self.spread = torch.cat([victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]).std(
+                dim=0
+            )
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         began = time.perf_counter()
         z = checked(z).flatten(1)  # (B, d)
         one_way = self.published if self.recipe == "paper" else self.adapted
         parts: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
-        for part in z.split(CHUNK):  # after Ctrl-C what is left keeps its starts
+        for part in z.split(inputs_at_once(victim, CHUNK)):  # after Ctrl-C what is left keeps its starts
             parts.append(one_way(victim, part, stopped=any(trace["steps"] < trace["of"] for *_, trace in parts)))
         trace = parts[0][2] | {"steps": min(each["steps"] for *_, each in parts)}
         if self.recipe == "adaptive":
@@ -124,13 +139,14 @@ class WhiteBox(Attack):
             candidates = list(dict.fromkeys(without_images(candidate) for candidate in candidates))
         spread = self.spread if self.spread is not None else z.std(dim=0) if len(z) > 1 else torch.ones_like(z[0])
         encoder, leak = with_leaks(victim.encoder)
-        together = max(1, CHUNK // len(z))
+        opened = replace(victim, encoder=encoder)
+        together = max(1, inputs_at_once(victim, CHUNK) // len(z))
         found: list[tuple[Tensor, Tensor]] = []
         done = 0
         for first in range(0, len(candidates), together):
             group = candidates[first : first + together]
             starts = self.starts(victim, z, group)
-            descent = Descent(lambda s: encoder(s).flatten(1), z, group, starts, spread, victim.bounds, leak)
+            descent = Descent(opened.represent, z, group, starts, spread, victim.bounds, leak)
             part = f" {first + 1}–{first + len(group)} of {len(candidates)}" if len(candidates) > together else ""
             done = descent.run(0 if stopped else steps, self.key + part)
             found.append(descent.ended(at_the_last=False))

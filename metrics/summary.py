@@ -50,25 +50,32 @@ def in_words(figures: dict[str, float]) -> str:
 
 
 def worst_case(attacks: dict[str, Any]) -> dict[str, Any]:
-    """For every sample and metric the attack that recovered it best, summarised: the headline of a run.
+    """For every input and metric the attack that recovered it best, summarised: the headline of a run.
 
-    The floor is no attack of its own. Where attacks saw different numbers of samples, those with the most count.
+    The floor is no attack of its own. Where attacks saw different inputs, those that all of them saw count, and a
+    metric that one of them lacks has no worst case.
 
     Example:
         >>> both = {"a": [0.1, 0.9], "b": [0.5, 0.5]}
-        >>> found = worst_case({key: {"samples": 2, "scores": {"ssim": each}} for key, each in both.items()})
-        >>> found["ssim"]["mean"]
-        0.7
+        >>> found = worst_case({key: {"inputs": [3, 8], "scores": {"ssim": each}} for key, each in both.items()})
+        >>> found["ssim"]["mean"], found["samples"]
+        (0.7, 2)
     """
     real = {key: attack for key, attack in attacks.items() if key != FLOOR}
-    most = max((attack["samples"] for attack in real.values()), default=0)
-    real = {key: attack for key, attack in real.items() if attack["samples"] == most}
-    if not real:
+    inputs = common_inputs(real)
+    if not inputs:
         return {}
-    worst: dict[str, Any] = {"attacks": sorted(real), "samples": most}
-    for name in HIGHER_IS_WORSE:
-        rows = [attack["scores"][name] for attack in real.values() if name in attack["scores"]]
-        if rows:
-            scores = torch.tensor(rows, dtype=torch.float64)  # (attacks, samples)
-            worst[name] = summary(name, scores.amax(dim=0) if HIGHER_IS_WORSE[name] else scores.amin(dim=0))
+    worst: dict[str, Any] = {"attacks": sorted(real), "samples": len(inputs)}
+    rows = {key: [attack["inputs"].index(index) for index in inputs] for key, attack in real.items()}
+    for name, higher in HIGHER_IS_WORSE.items():
+        if all(name in attack["scores"] for attack in real.values()):
+            found = [[attack["scores"][name][row] for row in rows[key]] for key, attack in real.items()]
+            scores = torch.tensor(found, dtype=torch.float64)  # (attacks, inputs)
+            worst[name] = summary(name, scores.amax(dim=0) if higher else scores.amin(dim=0))
     return worst
+
+
+def common_inputs(attacks: dict[str, Any]) -> list[int]:
+    """The test inputs, by index, that all of these attacks were tried on."""
+    seen = [set(attack["inputs"]) for attack in attacks.values()]
+    return sorted(set.intersection(*seen)) if seen else []

@@ -82,7 +82,7 @@ def attacks_table(
     for column in ("attack", *(METRICS[name] for name in shown), "class", "rank", "time"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     for key, row in rows.items():
-        beside = theirs.get(key)
+        beside = theirs.get(key) if comparable(row, theirs.get(key)) else None
         table.add_row(*attack_cells(key, row, shown), style="bold" if key == WORST else "")
         if beside is not None:
             table.add_row(*attack_cells("  Vanilla", beside, shown), style="dim")
@@ -98,6 +98,12 @@ def attack_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Every attack by its name, the floor first, the worst case over the others last."""
     rows = dict(sorted(results["attacks"].items(), key=lambda item: item[0] != FLOOR))
     return {**rows, WORST: results["worst_case"]} if results["worst_case"] else rows
+
+
+def comparable(row: dict[str, Any], other: dict[str, Any] | None) -> bool:
+    """Whether two rows are of the same attack, with the same settings, on as many inputs."""
+    same = ("settings", "samples", "stopped", "attacks")
+    return other is not None and all(row.get(name) == other.get(name) for name in same)
 
 
 def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list[str]:

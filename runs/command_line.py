@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import errno
+import itertools
 import logging
 import os
 import re
@@ -12,9 +13,11 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import docstring_parser
+import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
@@ -83,8 +86,10 @@ def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
 
 def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
     """The config that a command line asks for."""
+    arguments = files_first(sys.argv[1:] if argv is None else argv)
+    check_lists(arguments)
     try:
-        parsed = parser.parse_args(files_first(sys.argv[1:] if argv is None else argv)).as_dict()
+        parsed = parser.parse_args(arguments).as_dict()
     except (TypeError, AttributeError, ValueError) as error:  # what odd YAML makes of the parser
         raise UserError(
             f"the --config file cannot be understood ({first_line(error)}); see --print_config for one"
@@ -116,6 +121,19 @@ def files_first(argv: Sequence[str]) -> list[str]:
         is_file = argument.startswith("--config=") or argument == "--config" or files[-1:] == ["--config"]
         (files if is_file else flags).append(argument)
     return files + flags
+
+
+def check_lists(arguments: Sequence[str]) -> None:
+    """Refuse a `--config` file that gives one name where a flag takes several: jsonargparse breaks on it."""
+    several = [name for name, hint in typing.get_type_hints(TrainConfig).items() if hint == list[str]]
+    for flag, path in itertools.pairwise(arguments):
+        try:
+            written = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if flag == "--config" else None
+        except (OSError, ValueError, yaml.YAMLError):
+            continue  # the parser has its own words for a file that cannot be read
+        for name in several if isinstance(written, dict) else ():
+            if name in written and not isinstance(written[name], list):
+                raise UserError(f"{name} in {path} must be a list, such as {name}: [{written[name]}]")
 
 
 def run_command(command: Callable[[], Any]) -> int:

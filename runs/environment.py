@@ -33,7 +33,7 @@ def pick_device(name: str) -> torch.device:
         return found if found is not None else torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.zeros((), device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros((), device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"--device {name} cannot be used here ({first_line(error)}); try auto or cpu") from error
     return device

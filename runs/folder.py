@@ -124,6 +124,8 @@ class Run:
             results: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
             if not isinstance(results, dict) or not results.keys() >= SECTIONS:
                 raise ValueError(f"it needs {', '.join(sorted(SECTIONS))}")
+            if not all(isinstance(results[section], dict) for section in SECTIONS - {"name"}):
+                raise ValueError("a section of it is no mapping")
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{self.results} cannot be read ({error}); remove it, and the same command writes it anew"

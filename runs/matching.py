@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from errors import UserError
-from runs.config import FLAG_NAMES, TrainConfig
+from runs.config import FLAG_NAMES, RESULT_CHANGING, TrainConfig
 from runs.folder import Run
 
 OF_THE_DEFENCE = {"lambda", "beta", "defence", "family", "epsilon", "normalise"}
@@ -32,4 +32,7 @@ def without_defence(results: dict[str, Any]) -> dict[str, Any]:
     fields = [each for each in dataclasses.fields(TrainConfig) if each.metadata.get("identity", True)]
     names = {FLAG_NAMES.get(each.name, each.name) for each in fields} - OF_THE_DEFENCE - {"dataset"}
     config = {name: str(value) for name, value in results["config"].items() if name in names}
-    return {**config, "data": [results["data"][name] for name in ("name", "train", "test", "shape")]}
+    trainer = {name: value for name, value in results["config"]["trainer"].items() if name in RESULT_CHANGING}
+    data = results["data"]
+    content = data["source"].partition("sha256 ")[2]
+    return {**config, "trainer": trainer, "data": [data["name"], content, data["train"], data["test"], data["shape"]]}

@@ -342,6 +342,21 @@ def test_a_checkpoint_of_something_else_is_one_line(
     refused(capsys, "is not one of sweetspot's", *resume(chosen))
 
 
+@pytest.mark.parametrize("written", ["attacks: whitebox", "attacks: {a: 1}", "recipe: paper"])
+def test_one_name_where_several_belong_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, written: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text(written)
+    refused(capsys, "must be a list, such as", "--config", str(tmp_path / "mine.yaml"))
+
+
+def test_a_device_that_is_not_there_is_found_out_before_training(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    refused(capsys, "--device warp", "--dataset", str(npz()), "--out", str(tmp_path / "runs"), "--device", "warp")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_shell_sees_one_line_and_exit_code_2(command: Command) -> None:
     wrong = command("train.py", "--lambda", "-1")
     assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)

@@ -124,8 +124,60 @@ def test_one_recipe_and_the_gan_on_request(run: Run) -> None:
     assert list(run.read_results()["attacks"]) == ["prototype", "whitebox/paper"]
     assert attack(run, "--attacks", "decoder/paper", "--decoder-epochs", "1") == 0
     record = run.read_results()["attacks"]["decoder/paper"]
-    assert "epochs=1" in record["settings"]
-    assert list(run.folder.glob("decoder-gan-1-*.pt"))
+    assert record["settings"] == {"recipe": "paper", "networks": ["gan"], "epochs": 1, "seed": 0}
+    assert list(run.folder.glob("decoder-gan-1-0-*.pt"))
+    assert attack(run, "--decoder-epochs", "1") == 0
+    assert set(run.read_results()["attacks"]["decoder/adaptive"]["trace"]["held_out_loss"]) == {"inverse", "gan"}
+
+
+def test_a_gan_that_comes_later_competes_with_the_inverse_network(run: Run) -> None:
+    both = ("--attacks", "decoder/paper", "decoder/adaptive", "--decoder-epochs", "1")
+    assert attack(run, "--attacks", "decoder") == 0
+    assert attack(run, *both) == 0
+    found = run.read_results()["attacks"]["decoder/adaptive"]
+    assert found["settings"]["networks"] == ["inverse", "gan"]
+    before = run.results.read_bytes()
+    assert attack(run, *both) == 0
+    assert run.results.read_bytes() == before
+    assert attack(run, "--attacks", "decoder", "--decoder-epochs", "1", "--attack-seed", "5") == 0
+    assert len(list(run.folder.glob("decoder-gan-*"))) == 1, "nobody asked for another GAN"
+
+
+def test_a_weaker_attack_does_not_replace_a_stronger_one(run: Run, config: Make) -> None:
+    assert attack(run, "--attacks", "whitebox/adaptive", "--budget", "thorough") == 0
+    before = run.results.read_bytes()
+    assert attack(run, "--attacks", "whitebox/adaptive", "--budget", "fast", "--samples", "3") == 0
+    train(config(attacks=["whitebox/adaptive"], samples=6))
+    assert run.results.read_bytes() == before
+    assert attack(run, "--attacks", "whitebox/adaptive", "--samples", "9") == 0
+    assert run.read_results()["attacks"]["whitebox/adaptive"]["samples"] == 9, "more inputs are more"
+
+
+def test_the_headline_counts_inputs_that_every_attack_saw(run: Run) -> None:
+    assert attack(run) == 0
+    before = run.read_results()["worst_case"]
+    assert attack(run, "--attacks", "whitebox/paper", "--samples", "12") == 0
+    after = run.read_results()["worst_case"]
+    assert after["samples"] == 6
+    assert after["ssim"] == before["ssim"]
+
+
+def test_a_stopped_attack_does_not_replace_a_finished_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert attack(run, "--attacks", "whitebox/adaptive") == 0
+    before = run.results.read_bytes()
+    monkeypatch.setattr(Descent, "descend", ctrl_c)
+    assert attack(run, "--attacks", "whitebox/adaptive", "--budget", "thorough") == 130
+    assert run.results.read_bytes() == before
+
+
+def test_a_decoder_that_diverges_is_not_kept(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("attacks.decoder.training.PEAK_LR", 1e30)
+        refused(capsys, "decoder/adaptive diverged", str(run.folder), "--attacks", "decoder", "--device", "cpu")
+    assert not list(run.folder.glob("decoder-*"))
+    assert attack(run, "--attacks", "decoder") == 0
 
 
 def test_vectors_are_scored_as_vectors(tmp_path: Path) -> None:
@@ -256,6 +308,18 @@ def test_without_lpips_everything_else_is_there(
     assert "ssim" in record
 
 
+def test_lpips_that_comes_later_scores_what_was_recovered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluate_script, "perceptual_or_none", lambda device: None)
+        assert attack(run, "--attacks", "whitebox/paper") == 0
+    before = run.read_results()["attacks"]["whitebox/paper"]
+    monkeypatch.setattr(WhiteBox, "reconstruct", ctrl_c)  # whoever attacks again fails
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    after = run.read_results()
+    assert "psim" in after["worst_case"]
+    assert after["attacks"]["whitebox/paper"]["ssim"] == before["ssim"]
+
+
 # ---------------------------------------------------------------------- wrong input
 
 
@@ -281,6 +345,7 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
         (["--decoder-epochs", "0"], "--decoder-epochs must be at least 1"),
         (["--attack-seed", "-1"], "--attack-seed must be at least 0"),
         (["--device", "warp"], "--device warp cannot be used here"),
+        (["--device", "meta"], "--device meta cannot be used here"),
         (["--dataset", "nope.npz"], "dataset nope.npz is not there"),
         (["--dataset", "synthetic"], "takes inputs of shape (1, 28, 28), and synthetic holds (10,)"),
         (["--dataset", "mnist-5k"], "was trained on images"),
@@ -344,6 +409,28 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert "python evaluate.py checkpoints/mnist-*" in shown
     for flag in ("--attacks", "--recipe", "--samples", "--budget", "--data-root", "--device"):
         assert flag in shown
+
+
+def test_a_run_that_cannot_be_attacked_does_not_stop_the_others(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    argv = [str(tmp_path / "nothing"), str(run.folder), "--attacks", "whitebox/paper", "--samples", "3"]
+    refused(capsys, "1 of 2 failed: there is no run", *argv)
+    assert run.read_results()["worst_case"]["samples"] == 3
+
+
+def test_from_inside_its_folder_it_is_the_same_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.folder)
+    assert main(["last.ckpt", "--attacks", "whitebox/paper", "--samples", "3"]) == 0
+    assert not (run.folder / ".locks").exists()
+    assert (run.folder.parent / ".locks" / f"{run.name}.lock").exists()
+
+
+def test_results_that_do_not_say_enough_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    results = run.read_results()
+    del results["config"]["seed"]
+    run.write_results(results)
+    refused(capsys, "does not say what the run was trained on", str(run.folder))
 
 
 def test_several_runs_at_once(config: Make) -> None:

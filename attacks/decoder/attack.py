@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import pickle
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +30,7 @@ from files import replacing
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
 HELD_OUT = 1000  # inputs of the attacker's own, at most a tenth, on which the better decoder shows
 STATISTICS = 5000  # inputs that the scale of z is taken from
+FORMAT = 1  # raised when decoders are built or trained in another way: old files are then not taken for new ones
 
 
 class Decoder(Attack):
@@ -66,27 +70,43 @@ class Decoder(Attack):
         """Which decoders are trained, or taken from the cache."""
         if self.recipe == "paper":
             return ["gan"]
-        cached = self.cache is not None and any(self.cache.glob(f"decoder-gan-{self.epochs}-*.pt"))
+        cached = self.cache is not None and any(self.cache.glob(f"decoder-gan-{self.epochs}-{self.seed}-*.pt"))
         return ["inverse", "gan"] if cached or self.budget == "thorough" else ["inverse"]
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        inverse = {"budget": self.budget} if "inverse" in self.kinds else {}
+        gan = {"epochs": self.epochs} if "gan" in self.kinds else {}
+        return {"recipe": self.recipe, "networks": self.kinds, **inverse, **gan, "seed": self.seed}
+
     def __repr__(self) -> str:
-        gan = f", epochs={self.epochs}" if "gan" in self.kinds else ""
-        budget = f", budget={self.budget}" if "inverse" in self.kinds else ""
-        return f"Decoder(recipe={self.recipe}, networks={'+'.join(self.kinds)}{budget}{gan}, seed={self.seed})"
+        return f"Decoder({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None:
             raise UserError("the decoder attack needs inputs of the attacker's own, and this threat model grants none")
         order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(self.seed))
         held_out, own = order[: min(HELD_OUT, len(order) // 10)], order[min(HELD_OUT, len(order) // 10) :]
+        known = AttackerData(data.x[own], data.y[own])
         for kind in self.kinds:
-            self.networks[kind] = network = self.decoder(kind, victim, AttackerData(data.x[own], data.y[own]))
-            x = data.images(held_out).to(device_of(victim))
-            if len(x):
-                with torch.no_grad():
-                    self.held_out[kind] = inverse_loss(network(victim.release(victim.encoder(x))), x).item()
+            file = self.file(kind, victim, known)
+            if kind == "gan" and self.recipe == "adaptive" and self.budget != "thorough" and not file.is_file():
+                continue  # one of another victim, or of other data
+            network = self.decoder(kind, victim, known, file)
+            loss = self.loss_on(data.images(held_out if len(held_out) else own).to(device_of(victim)), network, victim)
+            if math.isfinite(loss):
+                self.networks[kind], self.held_out[kind] = network, loss
+            else:
+                file.unlink(missing_ok=True)
+        if not self.networks:
+            raise UserError(f"{self.key} diverged: its outputs are no numbers; try another --attack-seed")
 
-    def decoder(self, kind: str, victim: Victim, own: AttackerData) -> InverseNetwork:
+    @torch.no_grad()
+    def loss_on(self, x: Tensor, network: InverseNetwork, victim: Victim) -> float:
+        """How far a decoder is from inputs x (B, …), seen through the victim."""
+        return inverse_loss(network(victim.release(victim.encoder(x))), x).item()
+
+    def decoder(self, kind: str, victim: Victim, own: AttackerData, file: Path) -> InverseNetwork:
         """A trained decoder, from the cache where it is there."""
         with torch.no_grad():
             sample = own.sample(STATISTICS).to(device_of(victim))
@@ -95,11 +115,10 @@ class Decoder(Attack):
             torch.manual_seed(self.seed)
             network = InverseNetwork(tuple(z.shape[1:]), victim.shape, steadied=kind == "gan").to(device_of(victim))
             network.learn_scale(z)
-            file = self.file(kind, victim, own)
-            self.from_cache[kind] = file is not None and restored(network, file)
+            self.from_cache[kind] = restored(network, file)
             if not self.from_cache[kind]:
                 self.train(kind, network, victim, own)
-                if file is not None:
+                if self.cache is not None:
                     with replacing(file) as temporary:
                         torch.save(network.state_dict(), temporary)
         return network.eval().requires_grad_(False)
@@ -114,21 +133,20 @@ class Decoder(Attack):
         batches = random_batches(len(own.y), STEPS[self.budget], generator)
         fit(InverseModule(victim, network, len(batches)), victim, batches, own, self.key)
 
-    def file(self, kind: str, victim: Victim, own: AttackerData) -> Path | None:
+    def file(self, kind: str, victim: Victim, own: AttackerData) -> Path:
         """Where a trained decoder is kept: the name follows from everything that made it."""
-        if self.cache is None:
-            return None
         length = self.epochs if kind == "gan" else self.budget
-        made_with = hashlib.sha256(f"{kind} {length} {self.seed}".encode())
+        made_with = hashlib.sha256(f"{FORMAT} {kind} {length} {self.seed}".encode())
         for tensor in (*victim.encoder.state_dict().values(), own.x):
             made_with.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return self.cache / f"decoder-{kind}-{length}-{made_with.hexdigest()[:8]}.pt"
+        folder = self.cache if self.cache is not None else Path(os.devnull)  # where nothing is found
+        return folder / f"decoder-{kind}-{length}-{self.seed}-{made_with.hexdigest()[:8]}.pt"
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         if not self.networks:
             raise UserError("the decoder attack must be prepared before it can reconstruct")
         began = time.perf_counter()
-        better = min(self.networks, key=lambda kind: self.held_out.get(kind, 0.0))
+        better = min(self.networks, key=self.held_out.__getitem__)
         with torch.no_grad():
             x = torch.cat([self.networks[better](part) for part in checked(z).split(BATCH)])
         trace = {"network": better, "held_out_loss": self.held_out, "from_cache": self.from_cache}

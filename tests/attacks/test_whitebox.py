@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from attacks import AttackerData, Victim
 from attacks.descent import Candidate, Descent, feature_weights, total_variation
 from attacks.leaky import with_leaks
+from attacks.threat_model import inputs_at_once
 from attacks.whitebox import BUDGETS, PAPER_GREY, WhiteBox, best_explanation
 from errors import UserError
 from lightning_modules.split_module import SplitModule
@@ -211,3 +213,21 @@ def test_more_inputs_than_fit_at_once_are_attacked_in_parts(
     parts = attack.reconstruct(victim, z)
     torch.testing.assert_close(parts.x, whole.x, rtol=1e-4, atol=1e-5)
     assert parts.trace == whole.trace
+
+
+def test_the_attacker_goes_through_the_defences_release(images: Tensor) -> None:
+    torch.manual_seed(0)
+    plain = Victim.from_module(SplitModule("lenet", [1, 28, 28], 10, cut="conv1"))
+    shifted = replace(plain, release=lambda z: 3 * z + 1)
+    with torch.no_grad():
+        z = shifted.release(shifted.encoder(images))
+    reconstruction = WhiteBox("adaptive", "fast").reconstruct(shifted, z)
+    assert ssim(reconstruction.x, images).min() > 0.95
+    assert reconstruction.residual.max() < 0.1
+
+
+def test_large_images_are_fewer_at_once() -> None:
+    small = Victim(nn.Flatten(), nn.Identity(), lambda z: z, (1, 28, 28), 2, None)
+    large = Victim(nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()), nn.Identity(), lambda z: z, (3, 224, 224), 2, None)
+    assert inputs_at_once(small, 800) == 800
+    assert 1 <= inputs_at_once(large, 800) < 200

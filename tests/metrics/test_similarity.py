@@ -98,3 +98,11 @@ def test_the_worst_case_is_the_best_recovered_sample(name: str) -> None:
 
 def test_a_summary_reads_as_in_the_paper() -> None:
     assert in_words(summary("ssim", torch.tensor([0.1, 0.2, 0.6]))) == "0.30 ± 0.22 (0.60)"
+
+
+def test_a_nearly_perfect_recovery_has_rank_0() -> None:
+    generator = torch.Generator().manual_seed(0)
+    gallery = torch.rand(500, 1, 28, 28, generator=generator)
+    for noise in (1e-4, 1e-3, 1e-2):
+        recovered = gallery[:50] + noise * torch.randn(50, 1, 28, 28, generator=generator)
+        assert retrieval_rank(recovered, gallery[:50], gallery).max() == 0
