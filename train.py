@@ -23,9 +23,14 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules import TensorDataModule, load
+from datamodules.language import TextDataModule
+from datamodules.text import load_text
+from datamodules.tokens import train_bpe
 from errors import UserError, first_line
 from evaluate import evaluate
 from lightning_modules.callbacks import TrainingProgress
+from lightning_modules.causal_lm import load_language_model
+from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
@@ -53,11 +58,8 @@ EXAMPLES = """\
 def train(config: TrainConfig) -> dict[str, Any]:
     """Make one run, or find it finished, or go on where it was stopped; its results, as in `results.json`."""
     pick_device(config.device)  # a wrong one is not found out after an hour of training
-    arrays = load(config.dataset, config.root, config.seed)
-    datamodule = TensorDataModule(
-        arrays, config.batch_size, config.seed, config.validation_fraction, config.limit_train, config.limit_test
-    )
-    module = build_module(config, datamodule)
+    datamodule, module = build_language(config) if config.is_language else build(config)
+    arrays = datamodule.arrays
     run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
     if config.trainer.get("fast_dev_run"):
         return fit(config, datamodule, module, run, save=False)
@@ -73,6 +75,9 @@ def train(config: TrainConfig) -> dict[str, Any]:
             if run.finished:
                 run.set_aside()
             results = fit(config, datamodule, module, run, save=True)
+        if config.is_language:
+            print(f"text is recovered by: python invert.py text --model {run.folder}")
+            return results
         return results if config.attacks == ["none"] else attacked(config, run)
 
 
@@ -88,7 +93,31 @@ def owns_the_run() -> bool:
     return int(getattr(rank_zero_only, "rank", 0)) == 0 and node == 0
 
 
-def build_module(config: TrainConfig, datamodule: TensorDataModule) -> SplitModule:
+def build(config: TrainConfig) -> tuple[TensorDataModule, SplitModule]:
+    """The images or vectors, and the network for them."""
+    arrays = load(config.dataset, config.root, config.seed)
+    datamodule = TensorDataModule(
+        arrays, config.batch_size, config.seed, config.validation_fraction, config.limit_train, config.limit_test
+    )
+    return datamodule, build_module(config, datamodule)
+
+
+def build_language(config: TrainConfig) -> tuple[TensorDataModule, SplitModule]:
+    """The text as the language model's tokens, and the model, with the weights that it begins with."""
+    corpus = load_text(config.dataset or "pydoc")
+    fresh = train_bpe(corpus.train, config.vocabulary) if config.network == "gpt2-tiny" else None
+    model, tokenizer = load_language_model(config.network, fresh, config.seed)
+    limits = (config.limit_train, config.limit_test)
+    datamodule = TextDataModule(corpus, tokenizer, config.length, config.batch_size, config.seed, *limits)
+    language = {"config": model.config.to_dict(), "tokenizer": tokenizer.to_json(), "source": model.name_or_path}
+    module = build_module(config, datamodule, language)
+    module.network.load_state_dict(SplitLanguageModel(model, config.cut).state_dict())
+    return datamodule, module
+
+
+def build_module(
+    config: TrainConfig, datamodule: TensorDataModule, language: dict[str, Any] | None = None
+) -> SplitModule:
     """The network and its defence as the config asks, freshly initialised from the seed."""
     lightning.seed_everything(config.seed, verbose=False)
     return SplitModule(
@@ -98,6 +127,8 @@ def build_module(config: TrainConfig, datamodule: TensorDataModule) -> SplitModu
         cut=config.cut,
         head=config.head,
         pixels=datamodule.pixels(),
+        optimiser=config.optimiser,
+        language=language,
         defence=config.defence,
         defence_options=config.defence_options(),
         lam=config.lam,
@@ -134,7 +165,8 @@ def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, 
         "data": datamodule.record(),
         "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
         "defence": config.defence_record(),
-        "utility": {"accuracy": after.accuracy},
+        "utility": {"accuracy": after.accuracy}
+        | ({"perplexity": after.perplexity} if after.perplexity is not None else {}),
         "separability": separability(after.representations),
         "attacks": {},
         "worst_case": {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import lightning
 import torch
@@ -15,6 +15,7 @@ from errors import UserError
 
 SPLIT_SEED = 0  # which examples are held out, or kept by a limit, is the same for every run, whatever its own seed
 EVALUATION_BATCH = 1000
+EVALUATION_BLOCKS = 32  # of text: every position has as many logits as there are tokens
 
 
 @dataclass
@@ -36,10 +37,18 @@ class Arrays:
     validation: tuple[Tensor, Tensor] | None = None  # where the data bring their own; else split off the training set
 
 
+class Batches(Protocol):
+    """Batches of indices; one with `set_epoch` is told the epoch."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Tensor]: ...
+
+
 class TensorBatches:
     """Batches (x, y) out of two tensors; Lightning takes any iterable, and this one costs an `index_select` a batch."""
 
-    def __init__(self, x: Tensor, y: Tensor, sampler: BalancedBatches | list[Tensor]) -> None:
+    def __init__(self, x: Tensor, y: Tensor, sampler: Batches) -> None:
         self.x, self.y = x, y
         self.sampler = sampler  # Lightning tells it the epoch,
         self.batch_sampler = None  # and looks for both names
@@ -146,7 +155,7 @@ class TensorDataModule(lightning.LightningDataModule):
         if len(split[1]) < world_size:
             rank, world_size = 0, 1  # too few to share: every device looks at all of them
         indices = torch.arange(len(split[1]))[rank::world_size]
-        return TensorBatches(*split, list(indices.split(EVALUATION_BATCH)) if len(indices) else [])
+        return TensorBatches(*split, list(indices.split(evaluation_batch(split[1]))) if len(indices) else [])
 
     def place(self) -> tuple[int, int]:
         """(rank, world size) of this process."""
@@ -165,6 +174,11 @@ def scaled(x: Tensor) -> Tensor:
     if x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
+def evaluation_batch(y: Tensor) -> int:
+    """How many examples are looked at together, by their answers: one class each (N,), or a token a position (N, T)."""
+    return EVALUATION_BATCH if y.ndim == 1 else EVALUATION_BLOCKS
 
 
 def limited(y: Tensor, limit: int, name: str, least: int) -> Tensor:

@@ -13,7 +13,8 @@ from torch import Tensor
 from errors import UserError
 from lightning_modules.defences import DEFENCES
 from lightning_modules.epoch_sums import EpochSums
-from lightning_modules.networks import build_network
+from lightning_modules.networks import SplitNetwork, build_network
+from lightning_modules.networks.language import SplitLanguageModel, language_model
 
 
 class SplitModule(lightning.LightningModule):
@@ -35,6 +36,9 @@ class SplitModule(lightning.LightningModule):
         milestones: epochs after which the learning rate is multiplied by `gamma`.
         gamma: that factor.
         seed: what every epoch's randomness follows from.
+        optimiser: `sgd` or `adam`.
+        language: for a language model its `config`, as transformers writes it, and its `tokenizer`, as JSON; what is
+            classified is then every position, and its class is the next token.
     """
 
     def __init__(
@@ -54,10 +58,16 @@ class SplitModule(lightning.LightningModule):
         milestones: list[int] | None = None,
         gamma: float = 0.1,
         seed: int = 0,
+        optimiser: str = "sgd",
+        language: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
+        self.network: SplitNetwork | SplitLanguageModel
+        if language is None:
+            self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
+        else:
+            self.network = language_model(language["config"], cut)
         if len(shape) == 3:
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = DEFENCES[defence](**(defence_options or {}))
@@ -92,6 +102,7 @@ class SplitModule(lightning.LightningModule):
         x, y = batch
         z = self.network.encoder(x)
         logits = self.network.head(self.defence.release(z))
+        z, logits, y = positions(z, y), positions(logits, y), y.flatten()
         loss = F.cross_entropy(logits, y)
         penalty = self.defence.penalty(z, y, x) if self.penalised else loss.new_zeros(())
         if self.penalised and not penalty.requires_grad:
@@ -148,7 +159,7 @@ class SplitModule(lightning.LightningModule):
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         x, y = batch
-        logits = self(x)
+        logits, y = positions(self(x), y), y.flatten()
         self.sums["val"].add(logits, y, F.cross_entropy(logits, y), logits.new_zeros(()))
 
     def on_validation_epoch_end(self) -> None:
@@ -166,15 +177,23 @@ class SplitModule(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         options = self.hparams
-        optimiser = torch.optim.SGD(
-            self.network.parameters(),
-            lr=options["lr"],
-            momentum=options["momentum"],
-            weight_decay=options["weight_decay"],
+        common = {
+            "lr": options["lr"],
+            "weight_decay": options["weight_decay"],
             # one call a step, not a loop over the parameters; beside fp16's scaler it would rule out gradient clipping
-            fused=self.trainer.precision != "16-mixed",
-        )
+            "fused": self.trainer.precision != "16-mixed",
+        }
+        optimiser: torch.optim.Optimizer
+        if options["optimiser"] == "adam":
+            optimiser = torch.optim.AdamW(self.network.parameters(), **common)
+        else:
+            optimiser = torch.optim.SGD(self.network.parameters(), momentum=options["momentum"], **common)
         if not options["milestones"]:
             return optimiser
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])
         return {"optimizer": optimiser, "lr_scheduler": schedule}
+
+
+def positions(values: Tensor, y: Tensor) -> Tensor:
+    """Values of examples as values of what is classified: (B, …) as they are, (B, T, …) for a text as (B·T, …)."""
+    return values.flatten(0, 1) if y.ndim == 2 else values

@@ -7,18 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from datamodules.tensors import EVALUATION_BATCH, TensorDataModule, scaled
+from datamodules.tensors import TensorDataModule, evaluation_batch, scaled
 from lightning_modules.separability import SAMPLES
-from lightning_modules.split_module import SplitModule
+from lightning_modules.split_module import SplitModule, positions
 
 
 @dataclass
 class Utility:
-    """Accuracy in [0, 1] on the whole test set, and the representations (≤ SAMPLES, …) of its first examples."""
+    """Accuracy in [0, 1] on the whole test set, and the representations (≤ SAMPLES, …) of its first examples.
+
+    For a text an example is a position, its class the next token; only there is a perplexity.
+    """
 
     accuracy: float
+    perplexity: float | None
     representations: Tensor
     classes: Tensor
 
@@ -28,14 +33,19 @@ def measure_utility(module: SplitModule, datamodule: TensorDataModule) -> Utilit
     """The module's accuracy and test representations, in one process, on the device the module is on."""
     x_test, y_test = datamodule.test
     correct = torch.zeros((), dtype=torch.long, device=module.device)
+    surprise = torch.zeros((), dtype=torch.float64, device=module.device)
     kept: list[Tensor] = []
+    size = evaluation_batch(y_test)
     with evaluating(module):
-        for x, y in zip(x_test.split(EVALUATION_BATCH), y_test.split(EVALUATION_BATCH), strict=True):
+        for x, y in zip(x_test.split(size), y_test.to(module.device).split(size), strict=True):
             z = module.encode(scaled(x.to(module.device)))
-            correct += (module.network.head(z).argmax(dim=1) == y.to(module.device)).sum()
+            logits = positions(module.network.head(z), y)
+            correct += (logits.argmax(dim=1) == y.flatten()).sum()
+            surprise += F.cross_entropy(logits, y.flatten(), reduction="sum")
             if sum(map(len, kept)) < SAMPLES:
-                kept.append(z)
-    return Utility(correct.item() / len(y_test), torch.cat(kept)[:SAMPLES], y_test[:SAMPLES])
+                kept.append(positions(z, y))
+    perplexity = (surprise / y_test.numel()).exp().item() if y_test.ndim == 2 else None
+    return Utility(correct.item() / y_test.numel(), perplexity, torch.cat(kept)[:SAMPLES], y_test.flatten()[:SAMPLES])
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from metrics.summary import FLOOR, in_words
 
@@ -123,3 +124,30 @@ def headline(results: dict[str, Any]) -> str:
     samples = f"{results['worst_case']['samples']} inputs"
     model = f"{results['model']['name']} cut after {results['model']['cut']}"
     return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"
+
+
+def recovery_table(results: dict[str, Any], console: Console | None = None) -> None:
+    """Print recovered texts, a row a prompt, with how many tokens are verified and where it becomes suspicious."""
+    console = console or Console()
+    model, config = results["model"], results["config"]
+    title = f"{config['policy']} on {model['name']}, cut {model['cut']}, {config['dtype']}, noise {config['noise']:g}"
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    truth = results.get("truth")
+    for column in ("verified", "believe", *(["right"] if truth else []), "text"):
+        table.add_column(column, overflow="fold")
+    for number, prompt in enumerate(results["prompts"]):
+        first = prompt["suspicious_from"]
+        believe = f"up to token {first}" if first is not None else "yes" if all(prompt["verified"]) else "cannot tell"
+        right = [] if truth is None else ["yes" if prompt["text"] == truth[number] else "no"]
+        verified = f"{sum(prompt['verified'])} of {len(prompt['tokens'])}"
+        table.add_row(verified, believe, *right, Text(prompt["text"]))  # brackets in it are no markup
+    console.print(table)
+    spent = results["seconds_per_token"]
+    parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in spent.items() if part != "total")
+    line = f"{spent['total']:.3f} s a token ({parts})"
+    if truth is not None:
+        line = (
+            f"EM {100 * results['em']:.1f} %, tokens {100 * results['token_accuracy']:.1f} %, "
+            f"similarity {results['similarity']:.3f}, {line}"
+        )
+    console.print(line, highlight=False)

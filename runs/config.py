@@ -15,6 +15,7 @@ from typing import Any
 
 from errors import UserError
 from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence
+from lightning_modules.networks import NETWORKS
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for
@@ -46,6 +47,9 @@ RECIPES = {"whitebox": ("paper", "adaptive"), "decoder": ("adaptive",)}
 BUDGETS = ("fast", "normal", "thorough")
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
+CAME_LATER = {"optimiser": "sgd", "length": 64, "vocabulary": 4096}  # fields that older runs did not have
+LANGUAGE_MODELS = ("gpt2", "smollm2")
+PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
 
 
@@ -172,9 +176,12 @@ class TrainConfig(AttackConfig):
         epsilon: squared distances are clamped to [ε, 1/ε].
         normalise: whether the penalty sees representations scaled to unit norm, as the paper does in practice.
         dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
-            embedded mnist-5k where mnist cannot be had.
-        network: the split network: lenet, vgg16, vgg16-bn or mlp.
-        cut: where the network is cut: after this block (a number), or after the layer of this name.
+            embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
+            .txt, .tsv or .jsonl file, or a folder of them.
+        network: the split network: lenet, vgg16, vgg16-bn or mlp; or a language model: gpt2-tiny (from scratch), gpt2,
+            smollm2, any causal LM on the hub or in a folder of the hub's layout.
+        cut: where the network is cut: after this block (a number), or after the layer of this name; of a language
+            model also last (all blocks, before the final norm) and final (after it).
         head: the server's part of mlp: default, deeper or wider.
         epochs: passes over the training set.
         batch_size: examples in one step, over all devices together; every batch is class-balanced.
@@ -185,6 +192,9 @@ class TrainConfig(AttackConfig):
         validation_fraction: the part of the training set that is held out for the validation curve.
         limit_train: use only so many training examples, class-balanced; 0 for all.
         limit_test: use only so many test examples, class-balanced; 0 for all.
+        optimiser: sgd, or adam (AdamW), which language models need.
+        length: tokens in a block of text.
+        vocabulary: tokens of the BPE that gpt2-tiny is trained with.
         seed: everything random follows from it.
         data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
         out: the folder of all runs.
@@ -211,6 +221,9 @@ class TrainConfig(AttackConfig):
     validation_fraction: float = 0.05
     limit_train: int = 0
     limit_test: int = 0
+    optimiser: str = "sgd"
+    length: int = 64
+    vocabulary: int = 4096
     seed: int = 0
     data_root: str | None = not_identity(None)
     out: str = not_identity("checkpoints")
@@ -247,6 +260,8 @@ class TrainConfig(AttackConfig):
             ("batch-size", self.batch_size, 2),
             ("limit-train", self.limit_train, 0),
             ("limit-test", self.limit_test, 0),
+            ("length", self.length, 2),
+            ("vocabulary", self.vocabulary, 257),
             ("seed", self.seed, 0),
         ):
             if not least <= count < 2**32:
@@ -257,6 +272,8 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:
             raise UserError(f"--validation-fraction must lie in [0, 1); got {self.validation_fraction:g}")
+        if self.optimiser not in ("sgd", "adam"):
+            raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
         if self.defence not in DEFENCES:
             raise UserError(f"--defence must be one of {', '.join(sorted(DEFENCES))}; got {self.defence}")
         if self.family not in PENALTY_FAMILY:
@@ -267,11 +284,20 @@ class TrainConfig(AttackConfig):
         """Where datasets lie."""
         return root_of(self.data_root)
 
+    @property
+    def is_language(self) -> bool:
+        """Whether the network is a language model, and the data a text: gpt2 and its kin, a folder, or owner/name."""
+        named = self.network.startswith(LANGUAGE_MODELS) or "/" in self.network or Path(self.network).is_dir()
+        return self.network not in NETWORKS and named
+
     def defence_options(self) -> dict[str, Any]:
         """The arguments of the defence itself."""
+        options: dict[str, Any] = {"normalise": self.normalise} if self.defence in ("mixcon", "unicon") else {}
+        if options and self.is_language:
+            options["partners"] = PARTNERS
         if self.defence == "mixcon":
-            return {"beta": self.beta, "epsilon": self.epsilon, "family": self.family, "normalise": self.normalise}
-        return {"normalise": self.normalise} if self.defence == "unicon" else {}
+            options |= {"beta": self.beta, "epsilon": self.epsilon, "family": self.family}
+        return options
 
     def defence_record(self) -> dict[str, Any]:
         """The defence as `results.json` says it."""
@@ -280,6 +306,9 @@ class TrainConfig(AttackConfig):
     def identity(self, data_name: str, data_source: str) -> dict[str, Any]:
         """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
         chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
+        for name, default in CAME_LATER.items():  # runs from before have the same name as ever
+            if chosen[name] == default:
+                del chosen[name]
         # a file is known by its content, a dataset of torchvision by its name, wherever it was found
         content = data_source.split("sha256 ")[1] if "sha256" in data_source else data_name
         trainer = {name: self.trainer[name] for name in RESULT_CHANGING if name in self.trainer}
@@ -288,7 +317,8 @@ class TrainConfig(AttackConfig):
     def run_name(self, data_name: str, data_source: str) -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
         identity = json.dumps(self.identity(data_name, data_source), sort_keys=True, default=str)
-        parts = [data_name, self.network, "vanilla" if self.defence == "none" else self.defence]
+        network = Path(self.network).name  # a model's folder by its name
+        parts = [data_name, network, "vanilla" if self.defence == "none" else self.defence]
         if self.defence != "none":
             parts.append(f"l{self.lam:g}")
         if self.defence == "mixcon":

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from errors import UserError
 from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import same_class, sum_over_pairs
+from lightning_modules.defences.pairs import across_classes, mean_over_listed_pairs, same_class, sum_over_pairs
 
 # Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
 # family, each with its slope.
@@ -55,24 +55,39 @@ def mixcon_loss(
 
 
 class MixCon(Defence):
-    """MixCon as a defence of the cut layer. See `mixcon_loss` for the arguments."""
+    """MixCon as a defence of the cut layer. See `mixcon_loss` for the arguments.
+
+    Args:
+        partners: 0 for the pairs of Eq. 1; else how many others of the batch each example is paired with, for classes
+            that are many and ragged, such as tokens.
+    """
 
     name = "mixcon"
     active = True
 
     def __init__(
-        self, beta: float = 1e-4, epsilon: float = 1e-6, family: str = "inverse", normalise: bool = True
+        self,
+        beta: float = 1e-4,
+        epsilon: float = 1e-6,
+        family: str = "inverse",
+        normalise: bool = True,
+        partners: int = 0,
     ) -> None:
         super().__init__()
         if family not in PENALTY_FAMILY:
             raise UserError(f"family must be one of {', '.join(PENALTY_FAMILY)}; got {family}")
         self.beta, self.epsilon, self.family, self.normalise = beta, epsilon, family, normalise
+        self.partners = partners
 
     def least_batch(self, classes: int) -> int:
         return 2  # of two classes
 
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
-        return mixcon_loss(z, y, self.beta, self.epsilon, self.family, self.normalise)
+        if not self.partners:
+            return mixcon_loss(z, y, self.beta, self.epsilon, self.family, self.normalise)
+        pairs = across_classes(y, self.partners)
+        curve = PENALTY_FAMILY[self.family]
+        return mean_over_listed_pairs(z, pairs, lambda d: curve(d, self.beta), self.epsilon, self.normalise)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, epsilon={self.epsilon}, family={self.family}, normalise={self.normalise}"

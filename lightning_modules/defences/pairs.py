@@ -74,3 +74,41 @@ class _SumOverPairs(torch.autograd.Function):
         z, w = ctx.saved_tensors
         gradient = torch.sub(z * w.sum(dim=1, keepdim=True), w @ z).mul_(4 * upstream)
         return gradient, None, None, None
+
+
+def across_classes(y: Tensor, partners: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Pairs (left, right), and 1 where their classes differ, each (partners · B,): every example with some others.
+
+    For many ragged classes, such as a language model's tokens, where Eq. 1's p would be 0 or 1. The partners are the
+    batch shifted by random offsets, so that the cost is linear in the batch and every pair is as likely as any other.
+    """
+    n = len(y)
+    offsets = 1 + torch.randperm(n - 1)[:partners]  # on the CPU: no step waits for it
+    left = torch.arange(n, device=y.device).repeat(len(offsets))
+    right = (left + offsets.to(y.device).repeat_interleave(n)) % n
+    return left, right, (y[left] != y[right]).float()
+
+
+def within_classes(y: Tensor, partners: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Pairs (left, right), and 1 where their classes agree, each (partners · B,): neighbours when sorted by class."""
+    order = y.argsort(stable=True)
+    shifts = [order.roll(-k) for k in range(1, min(partners, len(y) - 1) + 1)]
+    left, right = order.repeat(len(shifts)), torch.cat(shifts)
+    wrapped = torch.cat([torch.arange(len(y), device=y.device) >= len(y) - k for k in range(1, len(shifts) + 1)])
+    return left, right, ((y[left] == y[right]) & ~wrapped).float()
+
+
+def mean_over_listed_pairs(
+    z: Tensor, pairs: tuple[Tensor, Tensor, Tensor], curve: Curve, epsilon: float = 0.0, normalise: bool = True
+) -> Tensor:
+    """The mean of f(‖z_i − z_j‖²) over listed pairs (i, j, weight), a scalar, always in full precision.
+
+    Where no pair counts the result is NaN, never a silent zero.
+    """
+    left, right, weight = pairs
+    z = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+    with torch.autocast(z.device.type, enabled=False):
+        z = unit_norm(z) if normalise else z.flatten(1)
+        distance = (z[left] - z[right]).square().sum(dim=1)
+        value, _ = curve(distance.clamp(epsilon, 1 / epsilon) if epsilon > 0 else distance)
+        return (weight.to(z) * value).sum() / weight.sum()

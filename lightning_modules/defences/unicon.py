@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import same_class, sum_over_pairs
+from lightning_modules.defences.pairs import mean_over_listed_pairs, same_class, sum_over_pairs, within_classes
 
 
 def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
@@ -30,17 +30,20 @@ def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
 
 
 class UniCon(Defence):
-    """UniCon as a defence of the cut layer. See `unicon_loss` for the argument."""
+    """UniCon as a defence of the cut layer. See `unicon_loss` for the first argument, `MixCon` for the second."""
 
     name = "unicon"
     active = True
 
-    def __init__(self, normalise: bool = True) -> None:
+    def __init__(self, normalise: bool = True, partners: int = 0) -> None:
         super().__init__()
-        self.normalise = normalise
+        self.normalise, self.partners = normalise, partners
 
     def least_batch(self, classes: int) -> int:
-        return classes + 1  # of one class twice
+        return 2 if self.partners else classes + 1  # of one class twice
 
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
-        return unicon_loss(z, y, self.normalise)
+        if not self.partners:
+            return unicon_loss(z, y, self.normalise)
+        pairs = within_classes(y, self.partners)
+        return mean_over_listed_pairs(z, pairs, lambda d: (d, torch.ones_like(d)), normalise=self.normalise)

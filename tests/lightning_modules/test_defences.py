@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, MixCon, UniCon, mixcon_loss, unicon_loss
+from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence, MixCon, UniCon, mixcon_loss, unicon_loss
 from lightning_modules.defences.pairs import squared_distances, unit_norm
 
 
@@ -167,3 +167,37 @@ def test_order_within_the_batch_only_changes_who_is_paired() -> None:
 def test_a_defence_releases_the_shape_it_was_given(name: str) -> None:
     z = torch.randn(4, 3, 2, 2)
     assert DEFENCES[name]().release(z).shape == z.shape
+
+
+# ---------------------------------------------------------------------- many ragged classes: tokens
+
+
+def test_with_all_partners_the_ragged_penalty_is_the_mean_over_all_pairs_of_different_classes() -> None:
+    torch.manual_seed(0)
+    z, y = torch.randn(12, 5, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 2, 2, 3, 4, 5, 5, 5, 5])
+    unit = z / z.norm(dim=1, keepdim=True)
+    terms = [(d := (unit[i] - unit[j]).square().sum()) + 0.1 / d for i in range(12) for j in range(12) if y[i] != y[j]]
+    found = MixCon(beta=0.1, partners=11).penalty(z, y, z)
+    assert found.item() == pytest.approx(torch.stack(terms).mean().item())
+    few = torch.stack([MixCon(beta=0.1, partners=2).penalty(z, y, z) for _ in range(2000)])
+    assert few.mean().item() == pytest.approx(found.item(), rel=0.05), "some partners are a fair sample of all"
+
+
+def test_the_ragged_unicon_compares_within_a_class_only() -> None:
+    z, y = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]]), torch.tensor([7, 3, 7, 9])
+    assert UniCon(partners=3).penalty(z, y, z).item() == 0
+    z[2] = torch.tensor([0.0, 1.0])
+    assert UniCon(partners=3).penalty(z, y, z).item() == 2
+    assert UniCon(partners=3).penalty(z[:2], y[:2], z).isnan(), "no pair is never a silent zero"
+
+
+@pytest.mark.parametrize("defence", [MixCon(beta=1e-2, partners=4), UniCon(partners=4)])
+def test_the_ragged_penalties_have_their_gradients(defence: Defence) -> None:
+    z = torch.randn(8, 3, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, 0, 1, 1, 2, 3, 3, 3])
+
+    def penalty(z: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return defence.penalty(z, y, z)
+
+    assert torch.autograd.gradcheck(penalty, z)

@@ -1,0 +1,81 @@
+"""The prefix that is already recovered, with its keys and values, so that a step touches one position."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+from lightning_modules.networks.language import SplitLanguageModel
+
+
+class Borrowed(DynamicLayer):
+    """Keys and values of a prefix that are read and not added to, row i seeing the prefix of prompt `rows[i]`."""
+
+    def __init__(self, lender: DynamicLayer, rows: Tensor | None) -> None:
+        super().__init__()
+        self.keys, self.values, self.rows, self.is_initialized = lender.keys, lender.values, rows, True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        keys, values = self.keys, self.values
+        assert keys is not None
+        assert values is not None
+        if self.rows is not None:
+            keys, values = keys[self.rows], values[self.rows]
+        return torch.cat([keys, key_states], dim=-2), torch.cat([values, value_states], dim=-2)
+
+
+class Prefix:
+    """The committed tokens of B prompts, all of one length.
+
+    Args:
+        model: the split language model whose cut layer leaked.
+        prompts: how many prompts are recovered at once.
+    """
+
+    def __init__(self, model: SplitLanguageModel, prompts: int) -> None:
+        self.model, self.prompts, self.length = model, prompts, 0
+        self.cache = DynamicCache()
+
+    @torch.no_grad()
+    def commit(self, ids: Tensor) -> Tensor:
+        """Append one token to each prompt, (B,) → its states (B, d)."""
+        z: Tensor = self.model.encoder(ids=ids[:, None], past=self.cache, first=self.length)
+        self.length += 1
+        return z[:, 0]
+
+    @torch.no_grad()
+    def states_of(self, ids: Tensor, rows: Tensor | None = None) -> Tensor:
+        """What the next position's state would be with these tokens, (N,) → (N, d).
+
+        Args:
+            ids: the tokens to try.
+            rows: the prompt that each belongs to (N,); None: one each.
+        """
+        z: Tensor = self.model.encoder(ids=ids[:, None], past=self.borrowed(rows), first=self.length)
+        return z[:, 0]
+
+    def states_of_embeddings(self, embeddings: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The same for vectors in place of tokens, (N, d) → (N, d), differentiable in them."""
+        z: Tensor = self.model.encoder(embeddings=embeddings[:, None], past=self.borrowed(rows), first=self.length)
+        return z[:, 0]
+
+    def borrowed(self, rows: Tensor | None) -> Cache | None:
+        """The prefix for rows of a batch, left as it is by whoever reads it."""
+        if self.length == 0:
+            return None
+        cache = DynamicCache()
+        cache.layers = [Borrowed(layer, rows) for layer in self.layers()]
+        return cache
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these prompts only."""
+        self.prompts = len(rows)
+        for layer in self.layers():
+            layer.batch_select_indices(rows)
+
+    def layers(self) -> list[DynamicLayer]:
+        """The keys and values of each block before the cut."""
+        return [layer for layer in self.cache.layers if isinstance(layer, DynamicLayer)]

@@ -1,0 +1,153 @@
+"""What an attacker prepares once per model and cut: a linear probe from states to tokens, and a table of first states.
+
+probe = cached_probe(model, sequences, folder)
+scores = probe(states, vocabulary)              # (N, d) → (N, V)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attacks.text.vocabulary import Vocabulary
+from errors import UserError
+from files import replacing
+from lightning_modules.networks.language import SplitLanguageModel
+from progress import steps_shown
+
+SCALE = 40.0  # of the cosine: the weight that added best to the prior's log-probability
+EPOCHS, LR, BATCH = 3, 3e-3, 512  # the rate is the peak of one cycle
+RANDOM_SHARE = 0.25  # of the training tokens: random ones, since a corpus never shows most of the vocabulary
+ROWS = 1024  # positions in one forward pass
+
+
+class Probe(nn.Module):
+    """Scaled cosine between a linear map of the states and the centred embeddings, (N, d) → (N, V)."""
+
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("spread", torch.ones(width))
+
+    def forward(self, states: Tensor, directions: Tensor) -> Tensor:
+        """The tokens' scores, with `directions` the unit embeddings (V, d) of `directions_of`."""
+        guess = F.normalize(self.linear((states - self.mean) / self.spread), dim=1)
+        return SCALE * guess @ directions.T
+
+
+def directions_of(vocabulary: Vocabulary) -> Tensor:
+    """The centred embeddings, each of length 1, (V, d): what all tokens share tells none of them apart."""
+    return F.normalize(vocabulary.embeddings - vocabulary.mean, dim=1)
+
+
+def with_random(sequences: Sequence[Sequence[int]], vocabulary: int, seed: int) -> list[Tensor]:
+    """The sequences, and some more of random tokens, of the same lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    own = [torch.as_tensor(each, dtype=torch.long) for each in sequences if len(each) > 1]
+    if not own:
+        raise UserError("the probe needs token sequences of at least 2 tokens to learn from; there are none")
+    count = round(len(own) * RANDOM_SHARE / (1 - RANDOM_SHARE))
+    picked = torch.randint(len(own), (count,), generator=generator).tolist()
+    return own + [torch.randint(vocabulary, (len(own[i]),), generator=generator) for i in picked]
+
+
+@torch.no_grad()
+def states_and_tokens(model: SplitLanguageModel, sequences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The cut layer's states (N, d) and their tokens (N,), without first positions: they are the table's business."""
+    device, states, tokens = model.embeddings.weight.device, [], []
+    by_length: dict[int, list[Tensor]] = {}
+    for each in sequences:  # sequences of one length go together, so nothing is padded
+        each = each[: model.context]
+        by_length.setdefault(len(each), []).append(each)
+    for length, group in by_length.items():
+        for ids in torch.stack(group).to(device).split(max(ROWS // length, 1)):
+            states.append(model.encoder(ids)[:, 1:].flatten(0, 1))
+            tokens.append(ids[:, 1:].flatten())
+    return torch.cat(states), torch.cat(tokens)
+
+
+def train_probe(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0) -> Probe:
+    """A probe trained with a softmax over the vocabulary, on the attacker's own text and on random tokens."""
+    vocabulary = Vocabulary(model.embeddings.weight)
+    directions = directions_of(vocabulary)
+    states, tokens = states_and_tokens(model.eval(), with_random(sequences, len(vocabulary), seed))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        probe = Probe(model.width).to(states)
+    probe.mean, probe.spread = states.mean(dim=0), states.std(dim=0) + 1e-6
+    optimiser = torch.optim.Adam(probe.parameters(), lr=LR)
+    steps = EPOCHS * -(-len(tokens) // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=LR, total_steps=steps)
+    generator, step = torch.Generator().manual_seed(seed), 0
+    with steps_shown("probe", steps) as done, torch.enable_grad():
+        for _ in range(EPOCHS):
+            for batch in torch.randperm(len(tokens), generator=generator).to(tokens.device).split(BATCH):
+                optimiser.zero_grad(set_to_none=True)
+                F.cross_entropy(probe(states[batch], directions), tokens[batch]).backward()
+                optimiser.step()
+                schedule.step()
+                done(step := step + 1)
+    return probe.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def first_states(model: SplitLanguageModel) -> Tensor:
+    """The state of every token at the first position (V, d): it depends on that token alone."""
+    every = torch.arange(model.vocabulary, device=model.embeddings.weight.device)
+    batches = every[:, None].split(ROWS)
+    states = []
+    with steps_shown("first-position table", len(batches)) as done:
+        for index, ids in enumerate(batches, 1):
+            states.append(model.eval().encoder(ids)[:, 0])
+            done(index)
+    return torch.cat(states)
+
+
+def fingerprint(model: SplitLanguageModel, extra: str = "") -> str:
+    """A name for these very weights before this very cut: another model never reads what this one prepared."""
+    digest = hashlib.sha256(f"{model.cut_layer} {extra}".encode())
+    for name, weight in sorted(model.encoder.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.detach().float().cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
+    """The tensors in a file, made and written where it is missing or broken."""
+    try:
+        held: dict[str, Tensor] = torch.load(path, map_location=device, weights_only=True)
+        return held
+    except FileNotFoundError:
+        pass
+    except Exception:  # a broken file raises whatever the unpickler meets first; a cache can always be made again
+        path.unlink(missing_ok=True)
+    made = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        torch.save(made, temporary)
+    return made
+
+
+def cached_probe(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path, seed: int = 0) -> Probe:
+    """The probe of this model, cut, text and seed: from the folder, or trained and put there."""
+    recipe = (SCALE, EPOCHS, LR, BATCH, RANDOM_SHARE, seed, [list(map(int, each)) for each in sequences])
+    path = folder / f"probe-{fingerprint(model, repr(recipe))}.pt"
+    weights = cached(path, lambda: train_probe(model, sequences, seed).state_dict(), model.embeddings.weight.device)
+    probe = Probe(model.width).to(model.embeddings.weight)
+    probe.load_state_dict(weights)
+    return probe.eval().requires_grad_(False)
+
+
+def cached_first_states(model: SplitLanguageModel, folder: Path) -> Tensor:
+    """The first-position table of this model and cut: from the folder, or built and put there."""
+    path = folder / f"first-{fingerprint(model)}.pt"
+    return cached(path, lambda: {"states": first_states(model)}, model.embeddings.weight.device)["states"]

@@ -1,0 +1,123 @@
+"""Split language models: any causal LM of transformers, cut after one of its blocks.
+
+    model = SplitLanguageModel(transformers.GPT2LMHeadModel.from_pretrained("gpt2"), cut=6)
+    logits = model.head(model.encoder(ids))         # ids (B, T) → z (B, T, d) → logits (B, T, V)
+
+`cut` is how many blocks the client runs (0: only the embeddings); `last` is all of them, before the final norm, and
+`final` is after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.cache_utils import Cache
+
+from errors import UserError
+
+BLOCKS = ("h", "layers")  # what GPT-2 and what Llama and its kin call them
+NORMS = ("ln_f", "norm")
+
+
+class NoPositions(nn.Module):
+    """Position embeddings of the server's part: z has its positions in it already."""
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return torch.zeros((), device=positions.device)
+
+
+class Encoder(nn.Module):
+    """The client's part: ids (B, T), or embeddings (B, T, d) in their place, → z (B, T, d)."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(
+        self, ids: Tensor | None = None, embeddings: Tensor | None = None, past: Cache | None = None, first: int = 0
+    ) -> Tensor:
+        """With `past`, keys and values of a prefix, only what follows it is given, from position `first` on."""
+        given = ids if embeddings is None else embeddings
+        assert given is not None
+        inputs: dict[str, Any] = {"input_ids": ids} if embeddings is None else {"inputs_embeds": embeddings}
+        inputs["position_ids"] = torch.arange(first, first + given.shape[1], device=given.device)[None]
+        z: Tensor = self.base(**inputs, past_key_values=past, use_cache=past is not None).last_hidden_state
+        return z
+
+
+class Head(nn.Module):
+    """The server's part: z (B, T, d) → logits (B, T, V)."""
+
+    def __init__(self, base: nn.Module, lm_head: nn.Module) -> None:
+        super().__init__()
+        self.base, self.lm_head = base, lm_head
+
+    def forward(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.lm_head(self.base(inputs_embeds=z, use_cache=False).last_hidden_state)
+        return logits
+
+
+class SplitLanguageModel(nn.Module):
+    """`forward(ids) = head(encoder(ids))`, with the weights of `model`, which both parts share with it.
+
+    Args:
+        model: a causal LM of transformers, such as GPT-2 or Llama.
+        cut: the number of blocks that the client runs, `last` (all, before the final norm) or `final` (after it).
+    """
+
+    def __init__(self, model: PreTrainedModel, cut: int | str = "last") -> None:
+        super().__init__()
+        base = model.base_model
+        blocks = next((name for name in BLOCKS if isinstance(getattr(base, name, None), nn.ModuleList)), None)
+        norm = next((name for name in NORMS if hasattr(base, name)), None)
+        if blocks is None or norm is None or model.get_output_embeddings() is None:
+            raise UserError(f"{type(model).__name__} is no causal LM that can be cut: it has no list of blocks")
+        count = len(getattr(base, blocks))
+        self.depth = count
+        self.cut, self.cut_layer = self.blocks_before(cut, count), str(cut)
+        client = shallow(base, {blocks: getattr(base, blocks)[: self.cut]})
+        server = shallow(base, {blocks: getattr(base, blocks)[self.cut :]})
+        if hasattr(base, "wpe"):  # GPT-2 adds positions to whatever comes in
+            server._modules["wpe"] = NoPositions()
+        if hasattr(base, "drop"):
+            server._modules["drop"] = nn.Identity()
+        (server if cut == "final" else client)._modules[norm] = nn.Identity()
+        self.encoder, self.head = Encoder(client), Head(server, model.get_output_embeddings())
+        embeddings = model.get_input_embeddings()
+        assert isinstance(embeddings, nn.Embedding)
+        self.embeddings = embeddings
+        self.width: int = self.embeddings.embedding_dim
+        self.vocabulary: int = self.embeddings.num_embeddings
+        self.context = int(getattr(model.config, "max_position_embeddings", 0)) or 2**31
+
+    @staticmethod
+    def blocks_before(cut: int | str, count: int) -> int:
+        """How many blocks the client runs."""
+        if cut in ("last", "final"):
+            return count
+        if not str(cut).isdecimal() or int(cut) > count:
+            raise UserError(
+                f"the cut of a language model of {count} blocks must be 0 to {count}, last or final; got {cut}"
+            )
+        return int(cut)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(ids))
+        return logits
+
+
+def language_model(config: dict[str, Any], cut: int | str) -> SplitLanguageModel:
+    """A split language model with random weights, by the config that transformers writes: how a checkpoint begins."""
+    described = AutoConfig.for_model(**config)
+    return SplitLanguageModel(AutoModelForCausalLM.from_config(described), cut)
+
+
+def shallow(module: nn.Module, replaced: dict[str, nn.Module]) -> nn.Module:
+    """A copy that shares every child and every weight with the module, apart from the children that are replaced."""
+    copied = module.__new__(type(module))
+    copied.__dict__ = module.__dict__.copy()
+    copied._modules = {**module._modules, **replaced}
+    return copied

@@ -1,0 +1,76 @@
+"""Split language models: encoder ∘ head is the model, for every cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from errors import UserError
+from lightning_modules.causal_lm import gpt2_tiny
+from lightning_modules.networks.language import SplitLanguageModel
+
+CUTS = [0, 1, 2, 3, "last", "final"]
+
+
+def tiny(kind: str) -> PreTrainedModel:
+    """Three blocks with random weights, position embeddings and norms included, so that a lost one shows."""
+    model: PreTrainedModel
+    if kind == "gpt2":
+        model = gpt2_tiny(60, layers=3, width=16, heads=2, context=32)
+    else:
+        sizes: dict[str, Any] = {
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+        }
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=60, num_hidden_layers=3, max_position_embeddings=32, **sizes))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator) / 4)
+    model.eval()
+    return model
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_encoder_and_head_are_the_model(kind: str, cut: int | str) -> None:
+    model = tiny(kind)
+    split = SplitLanguageModel(model, cut)
+    ids = torch.randint(60, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        whole = model(ids, output_hidden_states=True)
+        z = split.encoder(ids)
+        assert torch.allclose(split(ids), whole.logits, atol=1e-5)
+        assert torch.equal(split.encoder(embeddings=split.embeddings(ids)), z)
+    if cut == "final":
+        assert torch.allclose(z, whole.hidden_states[-1], atol=1e-5)
+    elif cut in (0, 1, 2):  # transformers gives its last state after the norm only
+        assert torch.allclose(z, whole.hidden_states[int(cut)], atol=1e-5)
+    assert z.shape == (2, 9, 16)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_state_depends_on_the_tokens_before_it_only(kind: str) -> None:
+    split = SplitLanguageModel(tiny(kind), "last")
+    ids = torch.randint(60, (1, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.allclose(split.encoder(ids)[:, :5], split.encoder(ids[:, :5]), atol=1e-5)
+
+
+def test_both_parts_train_the_models_own_weights() -> None:
+    model = tiny("gpt2")
+    split = SplitLanguageModel(model, 1)
+    split(torch.arange(6)[None]).sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+    assert {id(weight) for weight in split.parameters()} == {id(weight) for weight in model.parameters()}
+
+
+@pytest.mark.parametrize("cut", [4, -1, "middle"])
+def test_a_cut_that_is_none_is_refused(cut: int | str) -> None:
+    with pytest.raises(UserError, match=f"must be 0 to 3, last or final; got {cut}"):
+        SplitLanguageModel(tiny("gpt2"), cut)
