@@ -30,7 +30,8 @@ from errors import UserError
 from lightning_modules.networks.split import Standardise
 
 CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
-TIE = 1.2  # residuals this close say nothing about which candidate is right
+TIE = 1.2  # residuals this close say nothing about which candidate is right,
+EXPLAINED = 1e-3  # and for vectors none this small does: z has fewer entries than they
 STATISTICS = 5000  # inputs of the attacker's own that the mean input and the spread of features are taken from
 
 # the spec's settings: TV 1e-5 for grey images, 0.01 for coloured ones; for vectors ℓ1 and no prior
@@ -67,6 +68,21 @@ BUDGETS: dict[str, tuple[int, list[Candidate]]] = {
         ],
     ),
 }
+
+
+# A vector has no variation to count and no box, and is often larger than z: what z leaves open should stay where the
+# attacker's own data are, so descents begin at their mean and take small steps.
+VECTORS = [
+    replace(candidate, tv=0.0, tv_end=None, leak=0.0, box=False)
+    for candidate in (
+        Candidate("sgd", lr=0.1),
+        Candidate("sgd", lr=1.0),
+        Candidate(lr=0.03),
+        Candidate(lr=0.1),
+        Candidate("sgd", lr=0.1, start="zeros"),
+        Candidate(lr=0.1, start="random"),
+    )
+]
 
 
 class WhiteBox(Attack):
@@ -136,7 +152,7 @@ class WhiteBox(Attack):
         """Every candidate of the budget, as many at once as memory allows, and the best explanation of each input."""
         steps, candidates = BUDGETS[self.budget]
         if len(victim.shape) == 1:
-            candidates = list(dict.fromkeys(without_images(candidate) for candidate in candidates))
+            candidates = VECTORS
         spread = self.spread if self.spread is not None else z.std(dim=0) if len(z) > 1 else torch.ones_like(z[0])
         encoder, leak = with_leaks(victim.encoder)
         opened = replace(victim, encoder=encoder)
@@ -154,7 +170,7 @@ class WhiteBox(Attack):
                 break
         x = torch.cat([part for part, _ in found])  # (K, B, …)
         residual = torch.cat([part for _, part in found])  # (K, B)
-        chosen = best_explanation(x, residual)
+        chosen = best_explanation(x, residual, self.mean)
         each = torch.arange(len(z), device=z.device)
         trace = {
             "candidates": [repr(candidate) for candidate in candidates[: len(x)]],
@@ -188,19 +204,16 @@ def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:
     return lambda s: s
 
 
-def best_explanation(x: Tensor, residual: Tensor) -> Tensor:
+def best_explanation(x: Tensor, residual: Tensor, mean: Tensor | None = None) -> Tensor:
     """For every input the candidate that explains z best, (K, B, …) × (K, B) → (B,).
 
-    Many images explain z equally well: among those within `TIE` of the smallest residual the smoothest is taken, as an
-    attacker who knows no more than what images look like would do.
+    Many inputs explain z equally well: among those within `TIE` of the smallest residual the plainest is taken, as an
+    attacker who knows no more than what inputs look like would do: the smoothest image, the vector nearest to the mean.
     """
-    if x.ndim != 5:
-        return residual.argmin(dim=0)
-    variation = torch.stack([total_variation(candidate) for candidate in x])  # (K, B)
-    tied = residual <= TIE * residual.amin(dim=0, keepdim=True)
-    return torch.where(tied, variation, torch.inf).argmin(dim=0)
-
-
-def without_images(candidate: Candidate) -> Candidate:
-    """The candidate for vectors: there is no variation to count and no box."""
-    return replace(candidate, tv=0.0, tv_end=None, box=False)
+    bound = TIE * residual.amin(dim=0, keepdim=True)
+    if x.ndim == 5:
+        unusual = torch.stack([total_variation(candidate) for candidate in x])  # (K, B)
+    else:
+        unusual = (x if mean is None else x - mean.to(x.device)).square().flatten(2).sum(dim=2)
+        bound = bound.clamp_min(EXPLAINED)
+    return torch.where(residual <= bound, unusual, torch.inf).argmin(dim=0)

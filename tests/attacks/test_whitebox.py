@@ -104,6 +104,12 @@ def test_among_equal_explanations_the_smoothest_wins() -> None:
     assert best_explanation(x, torch.tensor([[0.10], [0.20], [0.5]])).tolist() == [0]
 
 
+def test_among_vectors_that_explain_z_the_one_nearest_to_the_data_wins() -> None:
+    x = torch.tensor([[[9.0, 9.0]], [[1.0, 1.0]], [[0.0, 0.0]]])  # (K, B, d)
+    residual = torch.tensor([[1e-7], [5e-4], [0.3]])
+    assert best_explanation(x, residual, torch.ones(2)).tolist() == [1]
+
+
 def test_a_step_that_is_not_finite_goes_back_to_the_best_point(images: Tensor) -> None:
     class Brittle(nn.Module):
         """NaN wherever an input leaves the unit box by much."""
