@@ -19,7 +19,7 @@ import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from attacks import Attack, AttackerData, Victim
+from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.decoder import Decoder
 from attacks.prototype import Prototype
 from attacks.whitebox import WhiteBox
@@ -63,16 +63,7 @@ def evaluate(
         data_root: where the run's dataset lies, if not where it was.
         dataset: what to call the run's dataset here, for an .npz that was moved.
     """
-    results = run.read_results()
-    if not results["config"].keys() >= {
-        "seed",
-        "dataset",
-        "batch_size",
-        "validation_fraction",
-        "limit_train",
-        "limit_test",
-    }:
-        raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
+    results = read_attackable(run)
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     samples = min(config.samples, results["data"]["test"])
     attacks = chosen_attacks(config, seed, run.folder)
@@ -83,9 +74,8 @@ def evaluate(
     victim = Victim.from_checkpoint(run.checkpoint).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
     inputs = datamodule.sample_of_tests(samples)
-    x = scaled(datamodule.test[0][inputs].to(device))
-    with torch.no_grad():
-        z = victim.release(victim.encoder(x))  # what left the client; from here on only the scorer knows x
+    with torch.no_grad():  # what left the client; from here on only the scorer knows x
+        z = victim.release(victim.encoder(scaled(datamodule.test[0][inputs].to(device))))
     for attack in attacks:
         if finished(results, attack, samples):
             score_again(run, results, attack, datamodule, device)
@@ -98,18 +88,8 @@ def evaluate(
         if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
             keep(run, attack.key, reconstruction.x)
             scores = scorer_of(run, datamodule, inputs, device).score(reconstruction.x)
-            results["attacks"][attack.key] = {
-                **scored(scores),
-                "residual": reconstruction.residual.mean().item(),
-                "seconds": made_with["seconds"],
-                "samples": samples,
-                "inputs": inputs.tolist(),
-                "settings": attack.settings,
-                "format": FORMAT,
-                "stopped": stopped,
-                "trace": reconstruction.trace,
-                "environment": made_with,
-            }
+            about = {"inputs": inputs.tolist(), "settings": attack.settings, "stopped": stopped}
+            results["attacks"][attack.key] = {**scored(scores), **record(reconstruction, made_with), **about}
             results["worst_case"] = worst_case(results["attacks"])
             run.write_results(results)
         if stopped:  # the best so far is kept; the same command does the attack in full
@@ -119,6 +99,30 @@ def evaluate(
     if len(victim.shape) == 3:
         draw(run, datamodule, results)
     return results
+
+
+def read_attackable(run: Run) -> dict[str, Any]:
+    """The results of a run that these attacks can be tried on, without attacks that meant something else."""
+    results = run.read_results()
+    if "tokenizer" in results["data"]:
+        raise UserError(f"{run.folder} is a run on text: python invert.py text --model {run.folder} attacks it")
+    needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
+    if not results["config"].keys() >= needed:
+        raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
+    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    return results
+
+
+def record(reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
+    """What results.json keeps of an attack, apart from its scores."""
+    return {
+        "residual": reconstruction.residual.mean().item(),
+        "seconds": made_with["seconds"],
+        "samples": len(reconstruction.x),
+        "format": FORMAT,
+        "trace": reconstruction.trace,
+        "environment": made_with,
+    }
 
 
 def reproducible() -> None:
@@ -147,7 +151,7 @@ def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:
     A weaker attack never replaces a stronger one: the ordinary command after a thorough one has nothing to do.
     """
     done = results["attacks"].get(attack.key)
-    if done is None or done.get("stopped") or done.get("format") != FORMAT or done["samples"] < samples:
+    if done is None or done["stopped"] or done["samples"] < samples:
         return False
     theirs, ours = dict(done["settings"]), dict(attack.settings)
     spent, asked = (BUDGETS.index(each.pop("budget", BUDGETS[0])) for each in (theirs, ours))

@@ -20,7 +20,7 @@ from torch import Tensor
 from attacks.text.channel import DTYPES, channel_noise, through_channel
 from attacks.text.diagnostics import detect, failures_by_category
 from attacks.text.hybrid import Hybrid
-from attacks.text.inverter import Inverter
+from attacks.text.inverter import Inverter, checked_states
 from attacks.text.recovery import Recovery
 from attacks.text.single_commit import BASELINE, FAST, HIGH_ACCURACY, SingleCommit
 from attacks.text.sipit import Sipit
@@ -115,6 +115,7 @@ def invert_text(config: TextConfig) -> dict[str, Any]:
         leaked = [leak(model, ids, config, number).to(device) for number, ids in enumerate(truth)]
     else:
         leaked = leaked_states(Path(str(config.states)))
+    leaked = checked_states(leaked, model)  # before anything is learned about the model
     noise = max(channel_noise(z, config.dtype, config.noise) for z in leaked)
     recovery = inverter_of(config, model, tokenizer, noise).invert(leaked, truth)
     suspicious = 10 * noise / max(min(z.square().mean().sqrt().item() for z in leaked), 1e-30)

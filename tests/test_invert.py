@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+from evaluate import main as evaluate_main
 from invert import main
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
@@ -104,6 +105,11 @@ def test_a_cut_that_is_not_there_is_one_line(
     argv = ["--network", "gpt2-tiny", "--dataset", make().dataset or "", "--vocabulary", "300", "--cut", "9"]
     assert train_main([*argv, "--out", make().out]) == 2
     assert "must be 0 to 4, last or final; got 9" in capsys.readouterr().err
+
+
+def test_evaluate_says_who_attacks_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate_main([str(run)]) == 2
+    assert "python invert.py text --model" in capsys.readouterr().err
 
 
 def test_the_experiment_of_gpt2_tiny_is_a_language_run() -> None:
