@@ -16,7 +16,6 @@ from typing import Any
 import lpips
 import numpy as np
 import torch
-from jsonargparse import ArgumentParser
 from torch import Tensor
 
 from attacks import Attack, AttackerData, Reconstruction, Victim
@@ -34,7 +33,7 @@ from metrics.scoring import Scorer
 from metrics.summary import common_inputs, summary, worst_case
 from reports.figures import gallery_figure
 from reports.tables import attacks_table
-from runs.command_line import Examples, add_dataclass, run_command
+from runs.command_line import add_dataclass, run_command, script_parser
 from runs.config import BUDGETS, AttackConfig, root_of
 from runs.environment import environment, pick_device
 from runs.folder import Run
@@ -271,14 +270,9 @@ def run_at(path: Path) -> Run:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, attack, print."""
-    parser = ArgumentParser(
-        prog="evaluate.py",
-        usage="python evaluate.py RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--budget NAME] [FLAG …]",
-        description="Attack saved runs, and say how much of their inputs comes back.",
-        epilog=f"examples:\n{EXAMPLES}",
-        formatter_class=Examples,
-        exit_on_error=False,
-    )
+    usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--budget NAME] [FLAG …]"
+    description = "Attack saved runs, and say how much of their inputs comes back."
+    parser = script_parser("evaluate.py", usage, description, EXAMPLES)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, or their last.ckpt")
     add_dataclass(parser, AttackConfig)
     parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")

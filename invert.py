@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jsonargparse import ArgumentParser
 from torch import Tensor
 
 from attacks.text.channel import DTYPES, channel_noise, through_channel
@@ -34,7 +33,7 @@ from lightning_modules.split_module import SplitModule
 from metrics.text import exact_match, similarity, token_accuracy
 from reports.tables import recovery_table
 from runs.checkpoints import load_checkpoint
-from runs.command_line import Examples, add_dataclass, run_command
+from runs.command_line import add_dataclass, run_command, script_parser
 from runs.environment import environment, pick_device
 from runs.folder import Run
 
@@ -222,14 +221,9 @@ def inverter_of(config: TextConfig, model: SplitLanguageModel, tokenizer: TextTo
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, invert, print."""
-    parser = ArgumentParser(
-        prog="invert.py",
-        usage="python invert.py text --model NAME (--text TEXT … | --prompts FILE | --states FILE) [FLAG …]",
-        description="Recover text from the hidden states of a language model.",
-        epilog=f"examples:\n{EXAMPLES}",
-        formatter_class=Examples,
-        exit_on_error=False,
-    )
+    usage = "text --model NAME (--text TEXT … | --prompts FILE | --states FILE) [FLAG …]"
+    description = "Recover text from the hidden states of a language model."
+    parser = script_parser("invert.py", usage, description, EXAMPLES)
     parser.add_argument("what", type=str, help="text")
     add_dataclass(parser, TextConfig)
 

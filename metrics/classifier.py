@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from errors import UserError
 from files import replacing
 from lightning_modules.networks import build_network
 from progress import steps_shown
+from runs.checkpoints import restored
 
 STEPS, BATCH, PEAK_LR = 1000, 128, 3e-3
 SEED = 20_101_146  # no run's own seed: the classifier shares neither weights nor batches with a victim
@@ -63,12 +63,3 @@ def fingerprint(x: Tensor, y: Tensor) -> str:
     made_of = hashlib.sha256(x.contiguous().numpy().tobytes())
     made_of.update(y.contiguous().numpy().tobytes())
     return made_of.hexdigest()[:12]
-
-
-def restored(network: nn.Module, file: Path) -> bool:
-    """Whether the network has its weights from the file; one that cannot be read is trained anew."""
-    try:
-        network.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
-    except (RuntimeError, OSError, EOFError, KeyError, AttributeError, pickle.UnpicklingError):
-        return False
-    return True

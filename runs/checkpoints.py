@@ -59,3 +59,14 @@ class SafeCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: str | Path) -> None:
         Path(path).unlink(missing_ok=True)
+
+
+def restored(network: nn.Module, file: Path) -> bool:
+    """Whether a network has its weights from a file of our own cache; one that cannot be read is made anew."""
+    if not file.is_file():
+        return False
+    try:
+        network.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    except (RuntimeError, OSError, EOFError, KeyError, AttributeError, pickle.UnpicklingError):
+        return False
+    return True

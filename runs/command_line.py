@@ -65,16 +65,22 @@ def add_dataclass(parser: ArgumentParser, config: type) -> None:
             parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
 
 
-def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
-    """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
-    parser = ArgumentParser(
+def script_parser(prog: str, usage: str, description: str, examples: str) -> ArgumentParser:
+    """A parser with help that ends in examples, and whose complaints are ours to print."""
+    return ArgumentParser(
         prog=prog,
-        usage=f"python {prog} [--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]",
+        usage=f"python {prog} {usage}",
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=Examples,
         exit_on_error=False,
     )
+
+
+def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
+    """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
+    usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
+    parser = script_parser(prog, usage, description, examples)
     parser.add_argument(
         "--config", action="config", help="a YAML file of flags; a flag on the command line wins over it"
     )

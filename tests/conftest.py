@@ -25,6 +25,16 @@ def readme_commands(script: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith(f"python {script}")]
 
 
+def refused_by(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
+    """Assert that a script ends with exit code 2 and one line that says why."""
+    capsys.readouterr()
+    assert main(list(argv)) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert says in lines[0], lines[0]
+
+
 @pytest.fixture
 def npz(tmp_path: Path) -> Callable[..., Path]:
     """`npz(**arrays)` writes a small learnable image set, with any of its four arrays replaced (None: left out)."""

@@ -21,7 +21,7 @@ from lightning_modules.networks import NETWORKS, Architecture, network
 from runs.checkpoints import load_checkpoint
 from runs.command_line import parse_train, train_parser
 from runs.config import TrainConfig
-from tests.conftest import ROOT, readme_commands
+from tests.conftest import ROOT, readme_commands, refused_by
 from train import main, train
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -130,12 +130,7 @@ def test_help_shows_examples_and_every_flag(command: Command) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
-    capsys.readouterr()
-    assert main(list(argv)) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("error: ")
-    assert says in lines[0], lines[0]
+    refused_by(main, capsys, says, *argv)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from metrics.similarity import ssim
 from runs.checkpoints import load_checkpoint
 from runs.config import AttackConfig, TrainConfig
 from runs.folder import Run
-from tests.conftest import readme_commands
+from tests.conftest import readme_commands, refused_by
 from train import train
 
 Make = Callable[..., TrainConfig]
@@ -324,12 +324,7 @@ def test_lpips_that_comes_later_scores_what_was_recovered(run: Run, monkeypatch:
 
 
 def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
-    capsys.readouterr()
-    assert main(list(argv)) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("error: ")
-    assert says in lines[0], lines[0]
+    refused_by(main, capsys, says, *argv)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint
 from runs.config import TrainConfig
-from tests.conftest import ROOT, readme_commands
+from tests.conftest import ROOT, readme_commands, refused_by
 from train import build_language, train
 from train import main as train_main
 
@@ -193,10 +193,7 @@ def test_noise_hides_text_and_nothing_is_called_verified(run: Path, tmp_path: Pa
 def test_a_wrong_argument_is_one_line(
     run: Path, argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["text", "--model", str(run), *argv]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1, lines
-    assert says in lines[0]
+    refused_by(main, capsys, says, "text", "--model", str(run), *argv)
 
 
 @pytest.mark.parametrize(
@@ -212,10 +209,8 @@ def test_states_that_cannot_be_inverted_are_one_line(
     run: Path, states: Any, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.save(states, tmp_path / "leaked.pt")
-    assert invert("--model", run, "--states", tmp_path / "leaked.pt", "--cache", tmp_path) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1, lines
-    assert says in lines[0]
+    argv = ["text", "--model", str(run), "--states", str(tmp_path / "leaked.pt"), "--cache", str(tmp_path)]
+    refused_by(main, capsys, says, *argv)
 
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from attacks.decoder.training import (
 from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
 from files import replacing
+from runs.checkpoints import restored
 
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
 HELD_OUT = 1000  # inputs of the attacker's own, at most a tenth, on which the better decoder shows
@@ -151,14 +151,3 @@ class Decoder(Attack):
             x = torch.cat([self.networks[better](part) for part in checked(z).split(BATCH)])
         trace = {"network": better, "held_out_loss": self.held_out, "from_cache": self.from_cache}
         return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began, trace)
-
-
-def restored(network: InverseNetwork, file: Path) -> bool:
-    """Whether the network has its weights from the file; one that cannot be read is trained anew."""
-    if not file.is_file():
-        return False
-    try:
-        network.load_state_dict(torch.load(file, map_location=network.mean.device, weights_only=True))
-    except (RuntimeError, OSError, EOFError, KeyError, AttributeError, pickle.UnpicklingError):
-        return False
-    return True
