@@ -35,7 +35,7 @@ from reports.figures import gallery_figure
 from reports.tables import attacks_table
 from runs.command_line import add_dataclass, run_command, script_parser
 from runs.config import BUDGETS, AttackConfig, root_of
-from runs.environment import environment, pick_device
+from runs.environment import environment, leave_new_memory_alone, pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
 
@@ -75,6 +75,7 @@ def evaluate(
     inputs = datamodule.sample_of_tests(samples)
     with torch.no_grad():  # what left the client; from here on only the scorer knows x
         z = victim.release(victim.encoder(scaled(datamodule.test[0][inputs].to(device))))
+    scorer = functools.cache(lambda: scorer_of(run, datamodule, inputs, device))  # made once, where it is needed
     for attack in attacks:
         if finished(results, attack, samples):
             score_again(run, results, attack, datamodule, device)
@@ -86,7 +87,7 @@ def evaluate(
         stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
         if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
             keep(run, attack.key, reconstruction.x)
-            scores = scorer_of(run, datamodule, inputs, device).score(reconstruction.x)
+            scores = scorer().score(reconstruction.x)
             about = {"inputs": inputs.tolist(), "settings": attack.settings, "stopped": stopped}
             results["attacks"][attack.key] = {**scored(scores), **record(reconstruction, made_with), **about}
             results["worst_case"] = worst_case(results["attacks"])
@@ -128,8 +129,7 @@ def reproducible() -> None:
     """Same seed, same machine, same numbers, as Lightning's Trainer does it for training."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # determinism without its debugging aid, which fills every new tensor
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    leave_new_memory_alone()
 
 
 def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]:

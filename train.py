@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -39,7 +38,7 @@ from reports.tables import attacks_table, describe_defence, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
-from runs.environment import environment, pick_device
+from runs.environment import environment, leave_new_memory_alone, pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
 
@@ -226,8 +225,7 @@ def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
     if config.trainer.get("precision") in ("16-true", "bf16-true"):
         raise UserError("--trainer.precision must keep the weights in fp32; use 16-mixed or bf16-mixed")
     fast = bool(config.trainer.get("fast_dev_run"))
-    # determinism without its debugging aid, which fills every new tensor
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    leave_new_memory_alone()
     checkpoint = ModelCheckpoint(
         run.folder, filename="last", save_on_train_epoch_end=True, enable_version_counter=False
     )
