@@ -2,45 +2,24 @@
 
 python evaluate.py checkpoints/mnist-*                                       # the default attacks, 100 test images
 python evaluate.py checkpoints/mnist-* --attacks whitebox --recipe paper     # one attack, one recipe
+python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid        # text out of hidden states
 """
 
 from __future__ import annotations
 
-import functools
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import lpips
-import numpy as np
-import torch
-from torch import Tensor
-
-from attacks import Attack, AttackerData, Reconstruction, Victim
-from attacks.decoder import Decoder
-from attacks.prototype import Prototype
-from attacks.whitebox import WhiteBox
-from datamodules import TensorDataModule, load
-from datamodules.assets import AssetError
-from datamodules.tensors import scaled
 from errors import UserError
-from files import replacing
-from metrics.classifier import independent_classifier
-from metrics.perceptual import perceptual_network
-from metrics.scoring import Scorer
-from metrics.summary import common_inputs, summary, worst_case
-from reports.figures import gallery_figure
+from evaluations.images import evaluate_images
+from evaluations.text import evaluate_text
 from reports.tables import attacks_table
 from runs.command_line import add_dataclass, run_command, script_parser
-from runs.config import BUDGETS, AttackConfig, root_of
-from runs.environment import environment, leave_new_memory_alone, pick_device
+from runs.config import AttackConfig
+from runs.environment import pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
-
-GALLERY = 1000  # test inputs among which the true one is searched
-FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 
 EXAMPLES = """\
   python evaluate.py checkpoints/mnist-*                                            white box and decoder on 100 images
@@ -48,6 +27,8 @@ EXAMPLES = """\
   python evaluate.py checkpoints/mnist-lenet-…/last.ckpt --attacks whitebox --recipe paper
   python evaluate.py checkpoints/cifar10-* --attacks decoder/paper decoder/adaptive  the paper's GAN too: 50 epochs
   python evaluate.py checkpoints/mnist-* --budget thorough                          a patient attacker
+  python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid --prompts 100
+  python evaluate.py checkpoints/pydoc-* --policy single-commit sipit --operating-point high-accuracy
 """
 
 
@@ -58,197 +39,18 @@ def evaluate(
 
     Args:
         run: the run, held by the caller.
-        config: which attacks, how many samples, how hard.
+        config: which attacks, on how many inputs, how hard.
         data_root: where the run's dataset lies, if not where it was.
-        dataset: what to call the run's dataset here, for an .npz that was moved.
+        dataset: what to call the run's dataset here, for a file that was moved.
     """
-    results = read_attackable(run)
-    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
-    samples = min(config.samples, results["data"]["test"])
-    attacks = chosen_attacks(config, seed, run.folder)
-    if all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks):
-        return results
-    device = pick_device(config.device)
-    reproducible()
-    victim = Victim.from_checkpoint(run.checkpoint).to(device)
-    datamodule = data_of(results, victim, data_root, dataset)
-    inputs = datamodule.sample_of_tests(samples)
-    with torch.no_grad():  # what left the client; from here on only the scorer knows x
-        z = victim.release(victim.encoder(scaled(datamodule.test[0][inputs].to(device))))
-    scorer = functools.cache(lambda: scorer_of(run, datamodule, inputs, device))  # made once, where it is needed
-    for attack in attacks:
-        if finished(results, attack, samples):
-            score_again(run, results, attack, datamodule, device)
-            continue
-        began = time.perf_counter()
-        attack.prepare(victim, AttackerData.of(datamodule))
-        reconstruction = attack.reconstruct(victim, z)
-        made_with = environment(device, seed, time.perf_counter() - began)
-        stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
-        if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
-            keep(run, attack.key, reconstruction.x)
-            scores = scorer().score(reconstruction.x)
-            about = {"inputs": inputs.tolist(), "settings": attack.settings, "stopped": stopped}
-            results["attacks"][attack.key] = {**scored(scores), **record(reconstruction, made_with), **about}
-            results["worst_case"] = worst_case(results["attacks"])
-            run.write_results(results)
-        if stopped:  # the best so far is kept; the same command does the attack in full
-            raise KeyboardInterrupt
-    results["worst_case"] = worst_case(results["attacks"])
-    run.write_results(results)
-    if len(victim.shape) == 3:
-        draw(run, datamodule, results)
-    return results
-
-
-def read_attackable(run: Run) -> dict[str, Any]:
-    """The results of a run that these attacks can be tried on, without attacks that meant something else."""
-    results = run.read_results()
-    if "tokenizer" in results["data"]:
-        raise UserError(f"{run.folder} is a run on text: python invert.py text --model {run.folder} attacks it")
-    needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
-    if not results["config"].keys() >= needed:
-        raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
-    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
-    return results
-
-
-def record(reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
-    """What results.json keeps of an attack, apart from its scores."""
-    return {
-        "residual": reconstruction.residual.mean().item(),
-        "seconds": made_with["seconds"],
-        "samples": len(reconstruction.x),
-        "format": FORMAT,
-        "trace": reconstruction.trace,
-        "environment": made_with,
-    }
-
-
-def reproducible() -> None:
-    """Same seed, same machine, same numbers, as Lightning's Trainer does it for training."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    leave_new_memory_alone()
-
-
-def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]:
-    """The attacks that a config asks for, the prototype first."""
-    attacks: list[Attack] = []
-    for key in config.attack_keys():
-        name, recipe = key.split("/")
-        if name == "whitebox":
-            attacks.append(WhiteBox(recipe, config.budget, seed))
-        else:
-            attacks.append(Decoder(recipe, config.budget, seed, cache, config.decoder_epochs))
-    return [Prototype(), *attacks] if attacks else []
-
-
-def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:
-    """Whether the results have this attack already, on as many inputs and with at least what is asked for spent on it.
-
-    A weaker attack never replaces a stronger one: the ordinary command after a thorough one has nothing to do.
-    """
-    done = results["attacks"].get(attack.key)
-    if done is None or done["stopped"] or done["samples"] < samples:
-        return False
-    theirs, ours = dict(done["settings"]), dict(attack.settings)
-    spent, asked = (BUDGETS.index(each.pop("budget", BUDGETS[0])) for each in (theirs, ours))
-    trained, wanted = (each.pop("epochs", 0) for each in (theirs, ours))
-    networks, needed = (set(each.pop("networks", [])) for each in (theirs, ours))
-    return theirs == ours and spent >= asked and trained >= wanted and networks >= needed
-
-
-def fully_scored(results: dict[str, Any], attack: Attack) -> bool:
-    """Whether a finished attack on images has its PSIM; its weights may not have been there at the time."""
-    done = results["attacks"][attack.key]
-    return len(results["data"]["shape"]) != 3 or "psim" in done
-
-
-def score_again(
-    run: Run, results: dict[str, Any], attack: Attack, data: TensorDataModule, device: torch.device
-) -> None:
-    """Bring a finished attack's scores up to date from what it recovered."""
-    done = results["attacks"][attack.key]
-    if not fully_scored(results, attack) and recovered_file(run, attack.key).is_file():
-        recovered = torch.from_numpy(np.load(recovered_file(run, attack.key))["x"]).to(device)
-        done |= scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
-
-
-def scorer_of(run: Run, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:
-    """Who may compare what was recovered with the test inputs of these indices."""
-    x_test, y_test = datamodule.test
-    gallery = datamodule.sample_of_tests(max(GALLERY, len(inputs)))
-    return Scorer(
-        original=scaled(x_test[inputs].to(device)),
-        classes=y_test[inputs].to(device),
-        gallery=scaled(x_test[gallery].to(device)),
-        perceptual=perceptual_or_none(device) if x_test.ndim == 4 else None,
-        classifier=independent_classifier(datamodule, run.folder.parent / ".classifiers", device),
-    )
-
-
-def scored(scores: dict[str, Tensor]) -> dict[str, Any]:
-    """Scores as results.json keeps them: summaries, and each sample's own, for the worst case over attacks."""
-    each = {name: [round(value, 6) for value in values.tolist()] for name, values in scores.items()}
-    return {**{name: summary(name, values) for name, values in scores.items()}, "scores": each}
-
-
-def data_of(results: dict[str, Any], victim: Victim, data_root: str | None, dataset: str | None) -> TensorDataModule:
-    """The run's own data, split as they were for training."""
-    config, recorded = results["config"], results["data"]
-    arrays = load(dataset or config["dataset"], root_of(data_root), config["seed"])
-    needed = ("batch_size", "seed", "validation_fraction", "limit_train", "limit_test")
-    datamodule = TensorDataModule(arrays, *(config[name] for name in needed))
-    if datamodule.shape != victim.shape:
-        raise UserError(
-            f"{results['name']} takes inputs of shape {victim.shape}, and {arrays.name} holds {datamodule.shape}; "
-            f"give the data it was trained on with --dataset or --data-root"
-        )
-    # a file is known by its content, a dataset of torchvision by its name
-    theirs = recorded["source"].partition("sha256 ")[2] or recorded["name"]
-    ours = arrays.source.partition("sha256 ")[2] or arrays.name
-    if theirs != ours or recorded["test"] != len(datamodule.test[1]) or recorded["train"] != len(datamodule.train[1]):
-        raise UserError(
-            f"{results['name']} was trained on {recorded['name']} ({recorded['source']}), and this is "
-            f"{arrays.name} ({arrays.source}); give the data it was trained on with --dataset or --data-root"
-        )
-    return datamodule
-
-
-@functools.cache
-def perceptual_or_none(device: torch.device) -> lpips.LPIPS | None:
-    """LPIPS, or one line that says why there is no PSIM."""
-    try:
-        return perceptual_network().to(device)
-    except AssetError as error:
-        print(f"no PSIM: {error}", flush=True)
-        return None
-
-
-def keep(run: Run, key: str, x: Tensor) -> None:
-    """The recovered inputs, for pictures and for whoever wants to look at them."""
-    with replacing(recovered_file(run, key)) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, x=x.cpu().numpy())
-
-
-def recovered_file(run: Run, key: str) -> Path:
-    """Where an attack's reconstructions lie."""
-    return run.folder / f"recovered-{key.replace('/', '-')}.npz"
-
-
-def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
-    """Originals and reconstructions by attack, from the best-recovered image to the worst."""
-    attacks = {key: each for key, each in results["attacks"].items() if recovered_file(run, key).is_file()}
-    inputs = common_inputs(attacks)
-    shown: dict[str, Tensor] = {}
-    best = torch.full((len(inputs),), -torch.inf)
-    for key, each in attacks.items():
-        rows = [each["inputs"].index(index) for index in inputs]
-        shown[key] = torch.from_numpy(np.load(recovered_file(run, key))["x"])[rows]
-        best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
-    original = scaled(datamodule.test[0][torch.tensor(inputs)])
-    gallery_figure(original, shown, best.argsort(descending=True), run.folder / "recovered.png")
+    asked = " ".join(config.attacks)
+    if "tokenizer" in run.read_results()["data"]:
+        if not config.text_policies():
+            raise UserError(f"{run.folder} is a run on text, which --attacks text recovers; got --attacks {asked}")
+        return evaluate_text(run, config, dataset)
+    if not config.attack_keys():
+        raise UserError(f"{run.folder} is a run on images or vectors, not on text; got --attacks {asked}")
+    return evaluate_images(run, config, data_root, dataset)
 
 
 def run_at(path: Path) -> Run:
@@ -270,13 +72,13 @@ def run_at(path: Path) -> Run:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, attack, print."""
-    usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--budget NAME] [FLAG …]"
+    usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--prompts N] [FLAG …]"
     description = "Attack saved runs, and say how much of their inputs comes back."
     parser = script_parser("evaluate.py", usage, description, EXAMPLES)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, or their last.ckpt")
     add_dataclass(parser, AttackConfig)
     parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
-    parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for an .npz that was moved")
+    parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
@@ -284,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
         config = AttackConfig(**parsed)
         if config.attacks == ["none"]:
-            raise UserError("--attacks none leaves nothing to do; name whitebox or decoder")
+            raise UserError("--attacks none leaves nothing to do; name whitebox, decoder or text")
         pick_device(config.device)
         failed: list[str] = []
         for path in paths:

@@ -49,6 +49,8 @@ EXAMPLES = """\
   python train.py --config configs/cifar10_vgg16.yaml --lambda 1 --beta 1e-8 --trainer.devices 4
   python train.py --config configs/synthetic.yaml --lambda 0.1 --beta 0.01
   python train.py --dataset my_images.npz --network lenet --cut conv1
+  python train.py --config configs/gpt2_tiny.yaml --lambda 0.1 --beta 1e-4   a small GPT-2, cut after its 2nd block
+  python train.py --config configs/gpt2.yaml --network DIR --cut last        GPT-2 of a folder, cut after its last block
   python train.py --lambda 1 --attacks none                     train only; evaluate.py attacks the run later
   python train.py --lambda 1 --print_config                     what would run, as YAML
 """
@@ -74,9 +76,6 @@ def train(config: TrainConfig) -> dict[str, Any]:
             if run.finished:
                 run.set_aside()
             results = fit(config, datamodule, module, run, save=True)
-        if config.is_language:
-            print(f"text is recovered by: python invert.py text --model {run.folder}")
-            return results
         return results if config.attacks == ["none"] else attacked(config, run)
 
 

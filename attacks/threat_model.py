@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from datamodules.tensors import TensorDataModule, scaled
 from errors import UserError
 from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint
+from runs.checkpoints import load_module
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,7 @@ class Victim:
     @classmethod
     def from_checkpoint(cls, path: Path) -> Victim:
         """The victim in a run's `last.ckpt`: the same a minute and a month after training."""
-        checkpoint = load_checkpoint(path)
-        try:
-            module = SplitModule(**checkpoint["hyper_parameters"])
-            module.load_state_dict(checkpoint["state_dict"])
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise UserError(f"checkpoint {path} does not hold a split network of this version of sweetspot") from error
-        return cls.from_module(module)
+        return cls.from_module(load_module(path))
 
     def to(self, device: torch.device) -> Victim:
         """The same victim on another device."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -29,8 +29,16 @@ class Utility:
 
 
 @torch.inference_mode()
-def measure_utility(module: SplitModule, datamodule: TensorDataModule) -> Utility:
-    """The module's accuracy and test representations, in one process, on the device the module is on."""
+def measure_utility(
+    module: SplitModule, datamodule: TensorDataModule, channel: Callable[[Tensor], Tensor] | None = None
+) -> Utility:
+    """The module's accuracy and test representations, in one process, on the device the module is on.
+
+    Args:
+        module: the trained network and its defence.
+        datamodule: whose test set counts.
+        channel: what becomes of the representations on their way to the server; None: nothing.
+    """
     x_test, y_test = datamodule.test
     correct = torch.zeros((), dtype=torch.long, device=module.device)
     surprise = torch.zeros((), dtype=torch.float64, device=module.device)
@@ -39,6 +47,7 @@ def measure_utility(module: SplitModule, datamodule: TensorDataModule) -> Utilit
     with evaluating(module):
         for x, y in zip(x_test.split(size), y_test.to(module.device).split(size), strict=True):
             z = module.encode(scaled(x.to(module.device)))
+            z = z if channel is None else channel(z)
             logits = positions(module.network.head(z), y)
             correct += (logits.argmax(dim=1) == y.flatten()).sum()
             surprise += F.cross_entropy(logits, y.flatten(), reduction="sum")

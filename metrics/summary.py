@@ -13,6 +13,9 @@ HIGHER_IS_WORSE = {
     "psnr": True,
     "mcs": True,
     "recognised": True,
+    "em": True,
+    "token_accuracy": True,
+    "similarity": True,
     "mse": False,
     "rank": False,
 }
@@ -79,3 +82,9 @@ def common_inputs(attacks: dict[str, Any]) -> list[int]:
     """The test inputs, by index, that all of these attacks were tried on."""
     seen = [set(attack["inputs"]) for attack in attacks.values()]
     return sorted(set.intersection(*seen)) if seen else []
+
+
+def scored(scores: dict[str, Tensor]) -> dict[str, Any]:
+    """Scores as results.json keeps them: summaries, and each sample's own, for the worst case over attacks."""
+    each = {name: [round(value, 6) for value in values.tolist()] for name, values in scores.items()}
+    return {**{name: summary(name, values) for name, values in scores.items()}, "scores": each}

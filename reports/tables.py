@@ -45,11 +45,22 @@ def results_table(results: Sequence[dict[str, Any]], console: Console | None = N
             result["data"]["name"],
             f"{result['model']['name']}, {result['model']['cut']}",
             describe_defence(result["defence"]),
-            f"{100 * result['utility']['accuracy']:.2f} %",
+            in_short(result["utility"]),
             f"{result['separability']['mean']:.3f}",
             f"{result['environment']['seconds']:.0f} s",
         )
     (console or Console()).print(table)
+
+
+def in_short(utility: dict[str, float]) -> str:
+    """What a network is good for.
+
+    Example:
+        >>> in_short({"accuracy": 0.9}), in_short({"accuracy": 0.2, "perplexity": 150.0})
+        ('90.00 %', '20.00 %, perplexity 150.0')
+    """
+    perplexity = f", perplexity {utility['perplexity']:.1f}" if "perplexity" in utility else ""
+    return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
 METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
@@ -66,6 +77,9 @@ def attacks_table(
         console: where to print.
     """
     if not results["worst_case"]:
+        return
+    if "tokenizer" in results["data"]:
+        text_table(results, vanilla, console or Console())
         return
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
@@ -95,6 +109,53 @@ def attacks_table(
     (console or Console()).print(table)
 
 
+def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console: Console) -> None:
+    """Print how much text came back: a row a policy on exact states, and a row a channel for hybrid.
+
+    A channel's row says what is left of the model's use behind it, too.
+    """
+    # 80 columns are enough for it
+    table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
+    table.padding = (0, 0, 0, 1)
+    for column in ("attack", "EM", "tokens", "similar", "verified", "s/token", "perplexity", "accuracy"):
+        table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
+    theirs = text_rows(vanilla) if vanilla is not None else {}
+    for name, row in text_rows(results).items():
+        table.add_row(name, *text_cells(row))
+        if name in theirs:
+            table.add_row("  Vanilla", *text_cells(theirs[name]), style="dim")
+    margin = next(iter(results["attacks"].values()))["margin"]
+    table.caption = (
+        f"one-step margin: {margin['median']:.3g} (median), {margin['min']:.3g} (smallest), "
+        f"{margin['relative']['median']:.3g} and {margin['relative']['min']:.3g} of a state's size. "
+        "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it."
+    )
+    table.caption_justify = "left"
+    console.print(table)
+
+
+def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every policy by its name, and hybrid's channels, with what the model is good for behind each."""
+    rows = {}
+    for key, row in results["attacks"].items():
+        rows[key] = {**row, **results["utility"]}
+        rows |= {f"  {channel}": behind for channel, behind in row["channels"].items()}
+    return rows
+
+
+def text_cells(row: dict[str, Any]) -> list[str]:
+    """One row of the table of text."""
+    return [
+        f"{100 * row['em']['mean']:.1f} %",
+        f"{100 * row['token_accuracy']['mean']:.1f} %",
+        f"{row['similarity']['mean']:.3f}",
+        f"{100 * row['verified']:.0f} %",
+        f"{row['seconds_per_token']:.3f}",
+        f"{row['perplexity']:.1f}",
+        f"{100 * row['accuracy']:.1f} %",
+    ]
+
+
 def attack_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Every attack by its name, the floor first, the worst case over the others last."""
     rows = dict(sorted(results["attacks"].items(), key=lambda item: item[0] != FLOOR))
@@ -120,8 +181,8 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
 
 def headline(results: dict[str, Any]) -> str:
     """A run in one line."""
-    accuracy = f"accuracy {100 * results['utility']['accuracy']:.2f} %"
-    samples = f"{results['worst_case']['samples']} inputs"
+    accuracy = f"accuracy {in_short(results['utility'])}"
+    samples = f"{results['worst_case']['samples']} {'prompts' if 'tokenizer' in results['data'] else 'inputs'}"
     model = f"{results['model']['name']} cut after {results['model']['cut']}"
     return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from errors import UserError
 from files import replacing
+from lightning_modules.split_module import SplitModule
 
 NEEDED = {"state_dict", "epoch", "global_step", "history", "hyper_parameters", "loops", "pytorch-lightning_version"}
 
@@ -34,6 +35,17 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or not checkpoint.keys() >= NEEDED:
         raise UserError(f"checkpoint {path} is not one of sweetspot's: it needs {', '.join(sorted(NEEDED))}")
     return checkpoint
+
+
+def load_module(path: Path) -> SplitModule:
+    """The trained module in a run's `last.ckpt`: the same a minute and a month after training."""
+    checkpoint = load_checkpoint(path)
+    try:
+        module = SplitModule(**checkpoint["hyper_parameters"])
+        module.load_state_dict(checkpoint["state_dict"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise UserError(f"checkpoint {path} does not hold a split network of this version of sweetspot") from error
+    return module.eval().requires_grad_(False)
 
 
 def check_resumable(path: Path, module: nn.Module) -> int:

@@ -45,6 +45,9 @@ RESULT_CHANGING += (
 # the attacks, and the recipes of each that are run unless someone asks for others: the GAN's 50 epochs are on request
 RECIPES = {"whitebox": ("paper", "adaptive"), "decoder": ("adaptive",)}
 BUDGETS = ("fast", "normal", "thorough")
+POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
+OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
+DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER = {"optimiser": "sgd", "length": 64, "vocabulary": 4096}  # fields that older runs did not have
@@ -76,6 +79,14 @@ def root_of(data_root: str | None) -> Path:
     return Path(data_root or os.environ.get("SWEETSPOT_DATA") or "data")
 
 
+def is_level(text: str) -> bool:
+    """Whether a text is a positive number, as a noise level must be."""
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
 def not_identity(default: Any) -> Any:
     """A field that says where or how a run is made, not what it is: two runs that differ only here are the same run."""
     if isinstance(default, dict | list):
@@ -88,22 +99,32 @@ class AttackConfig:
     """How a run is attacked.
 
     Args:
-        attacks: whitebox and decoder (both recipes of the first, the adaptive one of the second), or one recipe alone,
-            such as decoder/paper; none attacks nothing. The prototype, the floor, is always beside them.
+        attacks: for images whitebox and decoder (both recipes of the first, the adaptive one of the second), for text
+            text; or one alone, such as decoder/paper or text/sipit; none attacks nothing. The prototype, the floor of
+            images, is always beside them.
         recipe: paper, adaptive or both: the recipes of all attacks that are named without one.
-        samples: how many test inputs are attacked.
+        samples: how many test images or vectors are attacked.
         budget: what the adaptive attacker spends: fast, normal or thorough.
         attack_seed: what the attacks draw follows from it; default: the run's own seed.
         decoder_epochs: epochs of the GAN decoder, decoder/paper.
+        policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
+        operating_point: of single-commit: fast, baseline or high-accuracy.
+        prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
+        channels: what may happen to hidden states on their way, each tried by hybrid beside exact ones: fp16, bf16 or
+            int8, or a number, Gaussian noise as a fraction of the states' root mean square; fp32 alone for none.
         device: where the attacks run: auto, cpu, cuda, cuda:1, …
     """
 
-    attacks: list[str] = not_identity(["whitebox", "decoder"])
+    attacks: list[str] = not_identity(["whitebox", "decoder", "text"])
     recipe: list[str] = not_identity([])
     samples: int = not_identity(100)
     budget: str = not_identity("normal")
     attack_seed: int | None = not_identity(None)
     decoder_epochs: int = not_identity(50)
+    policy: list[str] = not_identity(["hybrid"])
+    operating_point: str = not_identity("baseline")
+    prompts: int = not_identity(100)
+    channels: list[str] = not_identity(["fp16", "int8", "0.1", "0.3", "1"])
     device: str = not_identity("auto")
 
     def __post_init__(self) -> None:
@@ -126,6 +147,7 @@ class AttackConfig:
     def check_attacks(self) -> None:
         """Refuse attacks that there are not, and numbers that cannot be meant."""
         known = [*RECIPES, *(f"{attack}/{recipe}" for attack in RECIPES for recipe in ("paper", "adaptive"))]
+        known += ["text", *(f"text/{policy}" for policy in POLICIES)]
         for name in self.attacks:
             if name not in known and not (name == "none" and len(self.attacks) == 1):
                 raise UserError(f"--attacks must be none, or of {', '.join(known)}; got {name}")
@@ -136,11 +158,25 @@ class AttackConfig:
                 raise UserError(f"--recipe must be paper, adaptive or both; got {name}")
         if self.budget not in BUDGETS:
             raise UserError(f"--budget must be one of {', '.join(BUDGETS)}; got {self.budget}")
-        for flag, count in (("samples", self.samples), ("decoder-epochs", self.decoder_epochs)):
+        counts = (("samples", self.samples), ("decoder-epochs", self.decoder_epochs), ("prompts", self.prompts))
+        for flag, count in counts:
             if count < 1:
                 raise UserError(f"--{flag} must be at least 1; got {count}")
         if self.attack_seed is not None and not 0 <= self.attack_seed < 2**32:
             raise UserError(f"--attack-seed must be at least 0 and below 2³²; got {self.attack_seed}")
+        self.check_text()
+
+    def check_text(self) -> None:
+        """The same for attacks on text."""
+        if not self.policy or any(name not in POLICIES for name in self.policy):
+            raise UserError(f"--policy must be of {', '.join(POLICIES)}; got {' '.join(self.policy) or 'none'}")
+        if self.operating_point not in OPERATING_POINTS:
+            raise UserError(
+                f"--operating-point must be one of {', '.join(OPERATING_POINTS)}; got {self.operating_point}"
+            )
+        for name in self.channels:
+            if name not in DTYPES and not is_level(name):
+                raise UserError(f"--channels must be of {', '.join(DTYPES)}, or positive noise levels; got {name}")
 
     def attack_keys(self) -> list[str]:
         """What is asked for as results call it: the GAN before the adaptive decoder, which looks whether it is there.
@@ -161,6 +197,16 @@ class AttackConfig:
             for recipe in ("paper", "adaptive")
             if f"{attack}/{recipe}" in asked
         ]
+
+    def text_policies(self) -> list[str]:
+        """The policies that are asked for.
+
+        Example:
+            >>> AttackConfig().text_policies(), AttackConfig(attacks=["text/sipit"]).text_policies()
+            (['hybrid'], ['sipit'])
+        """
+        asked = self.policy if "text" in self.attacks else []
+        return [policy for policy in POLICIES if policy in asked or f"text/{policy}" in self.attacks]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -42,3 +43,10 @@ def pick_device(name: str) -> torch.device:
 def leave_new_memory_alone() -> None:
     """Determinism without its debugging aid, which fills every new tensor."""
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def reproducible() -> None:
+    """Same seed, same machine, same numbers, as Lightning's Trainer does it for training."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    leave_new_memory_alone()

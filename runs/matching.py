@@ -1,10 +1,11 @@
-"""Finding a run's counterpart: the same network on the same data, without a defence."""
+"""What belongs to a run: the data it was trained on, and its counterpart without a defence."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+from datamodules.tensors import TensorDataModule
 from errors import UserError
 from runs.config import FLAG_NAMES, RESULT_CHANGING, TrainConfig
 from runs.folder import Run
@@ -36,3 +37,16 @@ def without_defence(results: dict[str, Any]) -> dict[str, Any]:
     data = results["data"]
     content = data["source"].partition("sha256 ")[2]
     return {**config, "trainer": trainer, "data": [data["name"], content, data["train"], data["test"], data["shape"]]}
+
+
+def check_same_data(results: dict[str, Any], datamodule: TensorDataModule) -> None:
+    """Refuse other data than those a run was trained on: an attack on them would mean something else."""
+    recorded, arrays = results["data"], datamodule.arrays
+    # a file is known by its content, a dataset of torchvision by its name
+    theirs = recorded["source"].partition("sha256 ")[2] or recorded["name"]
+    ours = arrays.source.partition("sha256 ")[2] or arrays.name
+    if theirs != ours or recorded["test"] != len(datamodule.test[1]) or recorded["train"] != len(datamodule.train[1]):
+        raise UserError(
+            f"{results['name']} was trained on {recorded['name']} ({recorded['source']}), and this is "
+            f"{arrays.name} ({arrays.source}); give the data it was trained on with --dataset or --data-root"
+        )

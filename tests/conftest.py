@@ -12,8 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from transformers import PreTrainedTokenizerFast
 
+from datamodules.tokens import train_bpe
+from lightning_modules.causal_lm import gpt2_tiny
 from runs.config import TrainConfig
+from train import train
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.pop("SWEETSPOT_DATA", None)  # no test may lean on data that happen to lie on this machine
@@ -90,3 +94,42 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of a few hundred sentences that a tiny language model learns in seconds."""
+    path = tmp_path_factory.mktemp("text") / "sentences.txt"
+    subjects, verbs = ("The value", "A name", "Every number", "One line"), ("is", "was", "becomes", "returns")
+    lines = [f"{s} {v} a {o} of {n}." for s in subjects for v in verbs for o in ("list", "set") for n in range(12)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="session")
+def gpt2_folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 of 7 small blocks in a folder of the hub's layout, as `hf download gpt2 --local-dir DIR` leaves one."""
+    path = tmp_path_factory.mktemp("hub") / "gpt2"
+    tokenizer = train_bpe(corpus.read_text().splitlines(), vocabulary=300)
+    gpt2_tiny(300, layers=7, width=32, heads=2, context=128).save_pretrained(path)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, eos_token="<|endoftext|>").save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def text_config(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TrainConfig]:
+    """`text_config(**fields)` is a text run of a few seconds."""
+    out = str(tmp_path_factory.mktemp("text_runs"))
+
+    def config(**fields: Any) -> TrainConfig:
+        defaults: dict[str, Any] = {"network": "gpt2-tiny", "dataset": str(corpus), "optimiser": "adam", "lr": 2e-3}
+        defaults |= {"epochs": 2, "batch_size": 8, "length": 16, "vocabulary": 300, "out": out, "lam": 0.1}
+        return TrainConfig(**{**defaults, "trainer": {"accelerator": "cpu"}, "attacks": ["none"], **fields})
+
+    return config
+
+
+@pytest.fixture(scope="session")
+def text_run(text_config: Callable[..., TrainConfig]) -> Path:
+    """The folder of a finished text run that nobody has attacked; whoever attacks it takes a copy."""
+    return Path(text_config().out) / str(train(text_config())["name"])

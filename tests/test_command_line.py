@@ -60,6 +60,7 @@ PAPER: dict[str, dict[str, Any]] = {
     "svhn": {"dataset": "svhn", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "lam": 0.5, "beta": 1e-4},
     "cifar10_vgg16": {"network": "vgg16-bn", "cut": 2, "lr": 0.1, "momentum": 0.1, "weight_decay": 5e-4}
     | {"batch_size": 300, "epochs": 300, "milestones": [150, 250], "lam": 1.0, "beta": 1e-8},
+    "gpt2": {"network": "gpt2", "dataset": "pydoc", "cut": 6, "optimiser": "adam", "lr": 5e-5, "lam": 0.1},
     "gpt2_tiny": {"network": "gpt2-tiny", "dataset": "pydoc", "cut": 2, "optimiser": "adam", "lam": 0.1},
     "synthetic": {"network": "mlp", "cut": 2, "lr": 0.1, "epochs": 20, "lam": 0.1, "beta": 0.01},
 }
@@ -78,15 +79,15 @@ def test_an_experiment_has_the_papers_settings_and_only_what_differs_from_the_de
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
-def test_an_experiment_runs(file: Path, npz: Callable[..., Path], tmp_path: Path) -> None:
-    size = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None, "gpt2_tiny": None}.get(
-        file.stem, (32, 32, 3)
-    )
-    data = {"gpt2_tiny": "pydoc"}.get(file.stem, "synthetic")
+def test_an_experiment_runs(file: Path, npz: Callable[..., Path], gpt2_folder: Path, tmp_path: Path) -> None:
+    sizes = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None, "gpt2_tiny": None, "gpt2": None}
+    size = sizes.get(file.stem, (32, 32, 3))
+    data = "pydoc" if "gpt2" in file.stem else "synthetic"
     if size:
         x = np.random.default_rng(0).integers(0, 255, (60, *size), dtype=np.uint8)
         data = str(npz(x_train=x, x_test=x[:30]))
     arguments = ["--config", str(file), "--dataset", data, "--batch-size", "12", "--out", str(tmp_path / "runs")]
+    arguments += ["--network", str(gpt2_folder)] if file.stem == "gpt2" else []
     assert main([*arguments, "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]) == 0
 
 
@@ -371,12 +372,15 @@ def test_lightnings_own_complaint_is_one_line(
 
 
 @pytest.mark.parametrize("argv", readme_commands("train.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], npz: Callable[..., Path], tmp_path: Path) -> None:
-    """As written, but for one batch, on one CPU, and on small data where it would need a download."""
+def test_a_command_of_the_readme_runs(
+    argv: list[str], npz: Callable[..., Path], gpt2_folder: Path, tmp_path: Path
+) -> None:
+    """As written, but for one batch, on one CPU, and on small data or a small model where it would need a download."""
     colour = "cifar10" in " ".join(argv)
     x = np.random.default_rng(0).integers(0, 255, (60, 32, 32, 3) if colour else (60, 28, 28), dtype=np.uint8)
-    brings_its_own = {"configs/synthetic.yaml", "configs/gpt2_tiny.yaml"} & set(argv)
+    brings_its_own = {"configs/synthetic.yaml", "configs/gpt2_tiny.yaml", "configs/gpt2.yaml"} & set(argv)
     data = [] if brings_its_own else ["--dataset", str(npz(x_train=x, x_test=x[:30]))]
+    data += ["--network", str(gpt2_folder)] if "configs/gpt2.yaml" in argv else []
     small = ["--batch-size", "12", "--trainer.devices", "1", "--trainer.accelerator", "cpu"]
     assert main([*argv, *data, *small, "--trainer.fast_dev_run", "true", "--out", str(tmp_path / "runs")]) == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 import attacks.decoder.attack as decoder_attack
-import evaluate as evaluate_script
+import evaluations.images as images
 from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.descent import Candidate, Descent
 from attacks.whitebox import BUDGETS, WhiteBox
@@ -41,13 +42,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = lpips.LPIPS(net="alex", pnet_rand=True, verbose=False).eval().requires_grad_(False)
-    monkeypatch.setattr(evaluate_script, "perceptual_network", lambda: network)
+    monkeypatch.setattr(images, "perceptual_network", lambda: network)
     monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
     monkeypatch.setattr("metrics.classifier.STEPS", 5)
     for budget in BUDGETS:
         monkeypatch.setitem(BUDGETS, budget, (5, [Candidate(), Candidate(start="random")]))
         monkeypatch.setitem(decoder_attack.STEPS, budget, 3)
-    evaluate_script.perceptual_or_none.cache_clear()
+    images.perceptual_or_none.cache_clear()
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_scores_are_those_of_the_kept_reconstructions(run: Run) -> None:
     x = data.test[0][data.sample_of_tests(6)].float() / 255
     record = results["attacks"]["whitebox/adaptive"]
     assert record["scores"]["ssim"] == pytest.approx(ssim(recovered, x).tolist(), abs=1e-4)
-    network = evaluate_script.perceptual_or_none(torch.device("cpu"))
+    network = images.perceptual_or_none(torch.device("cpu"))
     with torch.no_grad():
         expected = psim(recovered, x, network)
     assert record["scores"]["psim"] == pytest.approx(expected.tolist(), abs=1e-4)
@@ -225,7 +226,7 @@ class Spy(Attack):
 
 def test_an_attack_is_never_shown_what_it_is_scored_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy()
-    monkeypatch.setattr(evaluate_script, "chosen_attacks", lambda *_: [spy])
+    monkeypatch.setattr(images, "chosen_attacks", lambda *_: [spy])
     results = evaluate(run, AttackConfig(samples=6, device="cpu"))
     x_test = torch.from_numpy(np.load(results["config"]["dataset"])["x_test"]).float().div(255).flatten(1)
     for tensor in spy.seen:
@@ -300,7 +301,7 @@ def test_without_lpips_everything_else_is_there(
     def absent() -> None:
         raise AssetError("AlexNet's weights cannot be had; put them there")
 
-    monkeypatch.setattr(evaluate_script, "perceptual_network", absent)
+    monkeypatch.setattr(images, "perceptual_network", absent)
     assert attack(run, "--attacks", "whitebox/paper") == 0
     assert capsys.readouterr().out.count("no PSIM: AlexNet's weights cannot be had; put them there") == 1
     record = run.read_results()["attacks"]["whitebox/paper"]
@@ -310,7 +311,7 @@ def test_without_lpips_everything_else_is_there(
 
 def test_lpips_that_comes_later_scores_what_was_recovered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(evaluate_script, "perceptual_or_none", lambda device: None)
+        patched.setattr(images, "perceptual_or_none", lambda device: None)
         assert attack(run, "--attacks", "whitebox/paper") == 0
     before = run.read_results()["attacks"]["whitebox/paper"]
     monkeypatch.setattr(WhiteBox, "reconstruct", ctrl_c)  # whoever attacks again fails
@@ -440,8 +441,11 @@ def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
 
 
 @pytest.mark.parametrize("argv", readme_commands("evaluate.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], run: Run) -> None:
-    """As written, but on a small run, on the CPU, and with one epoch of the GAN."""
+def test_a_command_of_the_readme_runs(argv: list[str], run: Run, text_run: Path, tmp_path: Path) -> None:
+    """As written, but on a small run, on the CPU, on few inputs, and with one epoch of the GAN."""
+    if "gpt2" in argv[0]:
+        run = Run(Path(shutil.copytree(text_run, tmp_path / "text" / text_run.name)))
     argv = [argument for argument in argv if "*" not in argument]
-    assert main([str(run.folder), *argv, "--device", "cpu", "--samples", "3", "--decoder-epochs", "1"]) == 0
+    few = ["--samples", "3", "--decoder-epochs", "1", "--prompts", "3"]
+    assert main([str(run.folder), *argv, "--device", "cpu", *few]) == 0
     assert run.read_results()["worst_case"]

@@ -11,7 +11,6 @@ import pytest
 import torch
 import yaml
 
-from evaluate import main as evaluate_main
 from invert import main
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
@@ -24,32 +23,6 @@ from train import main as train_main
 TEXTS = ["The value is a number.", "Numbers [red] and names: 42!"]
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "sentences.txt"
-    subjects, verbs = ("The value", "A name", "Every number", "One line"), ("is", "was", "becomes", "returns")
-    lines = [f"{s} {v} a {o} of {n}." for s in subjects for v in verbs for o in ("list", "set") for n in range(12)]
-    path.write_text("\n".join(lines))
-    return path
-
-
-@pytest.fixture(scope="module")
-def make(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TrainConfig]:
-    out = str(tmp_path_factory.mktemp("runs"))
-
-    def config(**fields: Any) -> TrainConfig:
-        defaults: dict[str, Any] = {"network": "gpt2-tiny", "dataset": str(corpus), "optimiser": "adam", "lr": 2e-3}
-        defaults |= {"epochs": 2, "batch_size": 8, "length": 16, "vocabulary": 300, "out": out, "lam": 0.1}
-        return TrainConfig(**{**defaults, "trainer": {"accelerator": "cpu"}, **fields})
-
-    return config
-
-
-@pytest.fixture(scope="module")
-def run(make: Callable[..., TrainConfig]) -> Path:
-    return Path(make().out) / str(train(make())["name"])
-
-
 def invert(*argv: Any) -> int:
     return main(["text", "--device", "cpu", *map(str, argv)])
 
@@ -57,8 +30,8 @@ def invert(*argv: Any) -> int:
 # ---------------------------------------------------------------------- training
 
 
-def test_a_language_model_learns_beside_its_penalty(run: Path) -> None:
-    results = json.loads((run / "results.json").read_text())
+def test_a_language_model_learns_beside_its_penalty(text_run: Path) -> None:
+    results = json.loads((text_run / "results.json").read_text())
     history = results["training"]["history"]
     assert history[-1]["val/loss"] < history[0]["val/loss"]
     assert results["utility"]["perplexity"] < 300, "better than guessing among all tokens"
@@ -67,26 +40,30 @@ def test_a_language_model_learns_beside_its_penalty(run: Path) -> None:
     assert results["data"]["tokenizer"].startswith("bpe-")
 
 
-def test_a_stronger_penalty_pulls_positions_together(run: Path, make: Callable[..., TrainConfig]) -> None:
-    weak = json.loads((run / "results.json").read_text())["separability"]["mean"]
-    assert train(make(lam=10.0))["separability"]["mean"] < 0.7 * weak
+def test_a_stronger_penalty_pulls_positions_together(text_run: Path, text_config: Callable[..., TrainConfig]) -> None:
+    weak = json.loads((text_run / "results.json").read_text())["separability"]["mean"]
+    assert train(text_config(lam=10.0))["separability"]["mean"] < 0.7 * weak
 
 
-def test_perplexity_is_the_exponential_of_the_mean_surprise(run: Path, make: Callable[..., TrainConfig]) -> None:
-    datamodule, _ = build_language(make())
-    checkpoint = load_checkpoint(run / "last.ckpt")
+def test_perplexity_is_the_exponential_of_the_mean_surprise(
+    text_run: Path, text_config: Callable[..., TrainConfig]
+) -> None:
+    datamodule, _ = build_language(text_config())
+    checkpoint = load_checkpoint(text_run / "last.ckpt")
     module = SplitModule(**checkpoint["hyper_parameters"])
     module.load_state_dict(checkpoint["state_dict"])
     x, y = datamodule.test
     with torch.no_grad():
         surprise = -module.eval()(x).log_softmax(dim=-1).gather(2, y[..., None]).mean()
-    results = json.loads((run / "results.json").read_text())
+    results = json.loads((text_run / "results.json").read_text())
     assert results["utility"]["perplexity"] == pytest.approx(surprise.exp().item(), rel=1e-4)
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_defence_others(make: Callable[..., TrainConfig]) -> None:
+def test_the_same_seed_gives_the_same_weights_and_another_defence_others(
+    text_config: Callable[..., TrainConfig],
+) -> None:
     def weights(**fields: Any) -> dict[str, torch.Tensor]:
-        chosen = make(epochs=1, **fields)
+        chosen = text_config(epochs=1, **fields)
         state: dict[str, torch.Tensor] = load_checkpoint(Path(chosen.out) / train(chosen)["name"] / "last.ckpt")[
             "state_dict"
         ]
@@ -99,17 +76,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_defence_others(make: C
 
 
 def test_a_cut_that_is_not_there_is_one_line(
-    make: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
+    text_config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
 
-    argv = ["--network", "gpt2-tiny", "--dataset", make().dataset or "", "--vocabulary", "300", "--cut", "9"]
-    assert train_main([*argv, "--out", make().out]) == 2
+    argv = ["--network", "gpt2-tiny", "--dataset", text_config().dataset or "", "--vocabulary", "300", "--cut", "9"]
+    assert train_main([*argv, "--out", text_config().out]) == 2
     assert "must be 0 to 4, last or final; got 9" in capsys.readouterr().err
-
-
-def test_evaluate_says_who_attacks_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate_main([str(run)]) == 2
-    assert "python invert.py text --model" in capsys.readouterr().err
 
 
 def test_the_experiment_of_gpt2_tiny_is_a_language_run() -> None:
@@ -124,10 +96,10 @@ def test_the_experiment_of_gpt2_tiny_is_a_language_run() -> None:
 
 @pytest.mark.parametrize("policy", ["hybrid", "sipit"])
 def test_noise_free_states_give_the_text_back(
-    run: Path, policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text_run: Path, policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found.json"
-    assert invert("--model", run, "--text", *TEXTS, "--policy", policy, "--cache", tmp_path, "--out", out) == 0
+    assert invert("--model", text_run, "--text", *TEXTS, "--policy", policy, "--cache", tmp_path, "--out", out) == 0
     found = json.loads(out.read_text())
     assert (found["em"], found["verified"], found["similarity"]) == (1, 1, 1)
     shown = capsys.readouterr().out
@@ -135,36 +107,36 @@ def test_noise_free_states_give_the_text_back(
     assert "EM 100.0 %" in shown
 
 
-def test_single_commit_runs_at_an_operating_point(run: Path, tmp_path: Path) -> None:
+def test_single_commit_runs_at_an_operating_point(text_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     argv = ("--policy", "single-commit", "--operating-point", "fast", "--out", out)
-    assert invert("--model", run, "--text", "A name", *argv) == 0
+    assert invert("--model", text_run, "--text", "A name", *argv) == 0
     assert json.loads(out.read_text())["token_accuracy"] > 0
 
 
 def test_a_leaked_tensor_gives_a_text_and_whether_to_believe_it(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkpoint = load_checkpoint(run / "last.ckpt")
+    checkpoint = load_checkpoint(text_run / "last.ckpt")
     module = SplitModule(**checkpoint["hyper_parameters"])
     module.load_state_dict(checkpoint["state_dict"])
     assert isinstance(module.network, SplitLanguageModel)
     with torch.no_grad():
         z = module.eval().network.encoder(torch.tensor([[5, 77, 120]]))
     torch.save(z, tmp_path / "leaked.pt")
-    assert invert("--model", run, "--states", tmp_path / "leaked.pt", "--cache", tmp_path) == 0
+    assert invert("--model", text_run, "--states", tmp_path / "leaked.pt", "--cache", tmp_path) == 0
     shown = capsys.readouterr().out
     assert "3 of 3" in shown
     assert "yes" in shown
     torch.save(z + 0.5 * torch.randn(z.shape, generator=torch.Generator().manual_seed(0)), tmp_path / "noisy.pt")
-    assert invert("--model", run, "--states", tmp_path / "noisy.pt", "--cache", tmp_path) == 0
+    assert invert("--model", text_run, "--states", tmp_path / "noisy.pt", "--cache", tmp_path) == 0
     assert "up to token 0" in capsys.readouterr().out
 
 
-def test_noise_hides_text_and_nothing_is_called_verified(run: Path, tmp_path: Path) -> None:
+def test_noise_hides_text_and_nothing_is_called_verified(text_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     argv = ("--noise", "1", "--dtype", "fp16", "--candidates", "50", "--cache", tmp_path, "--out", out)
-    assert invert("--model", run, "--text", *TEXTS, *argv) == 0
+    assert invert("--model", text_run, "--text", *TEXTS, *argv) == 0
     found = json.loads(out.read_text())
     assert found["verified"] == 0
     assert found["em"] == 0
@@ -191,9 +163,9 @@ def test_noise_hides_text_and_nothing_is_called_verified(run: Path, tmp_path: Pa
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_a_wrong_argument_is_one_line(
-    run: Path, argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    text_run: Path, argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused_by(main, capsys, says, "text", "--model", str(run), *argv)
+    refused_by(main, capsys, says, "text", "--model", str(text_run), *argv)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +178,10 @@ def test_a_wrong_argument_is_one_line(
     ],
 )
 def test_states_that_cannot_be_inverted_are_one_line(
-    run: Path, states: Any, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text_run: Path, states: Any, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.save(states, tmp_path / "leaked.pt")
-    argv = ["text", "--model", str(run), "--states", str(tmp_path / "leaked.pt"), "--cache", str(tmp_path)]
+    argv = ["text", "--model", str(text_run), "--states", str(tmp_path / "leaked.pt"), "--cache", str(tmp_path)]
     refused_by(main, capsys, says, *argv)
 
 
@@ -220,7 +192,8 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", readme_commands("invert.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], run: Path, tmp_path: Path) -> None:
-    """As written, but on a small model."""
-    argv = [str(run) if before == "--model" else argument for before, argument in zip(["", *argv], argv, strict=False)]
+def test_a_command_of_the_readme_runs(argv: list[str], text_run: Path, tmp_path: Path) -> None:
+    """As written, but on a small model, which was cut after its 2nd block."""
+    instead = {"--model": str(text_run), "--layer": "2"}
+    argv = [instead.get(before, argument) for before, argument in zip(["", *argv], argv, strict=False)]
     assert main([*argv, "--cache", str(tmp_path), "--device", "cpu"]) == 0

@@ -38,17 +38,18 @@ class Detection:
     score: list[float]
 
 
-def detect(recovery: Recovery, suspicious: float = SUSPICIOUS) -> Detection:
+def detect(recovery: Recovery, suspicious: float = SUSPICIOUS, explained: float = 0.0) -> Detection:
     """Flags from the discrete loss, which a wrong commit lifts by many orders of magnitude from its position on.
 
     Args:
         recovery: what an inverter gave back.
-        suspicious: ‖F − h‖ / ‖h‖ above which a position is; where the channel adds noise, somewhat above its level.
+        suspicious: ‖F − h‖ / ‖h‖ above which a position is,
+        explained: unless its discrete loss is no larger than this, which is what a known channel does by itself.
     """
-    first = [
-        next((t for t, residual in enumerate(prompt) if not residual <= suspicious), None)
-        for prompt in recovery.residual
-    ]
+    first = []
+    for losses, residuals in zip(recovery.discrete_loss, recovery.residual, strict=True):
+        fine = [r <= suspicious or loss <= explained for loss, r in zip(losses, residuals, strict=True)]
+        first.append(next((t for t, each in enumerate(fine) if not each), None))
     score = [math.log10(max(losses[-1], 1e-45)) if losses else -45.0 for losses in recovery.cumulative_loss]
     return Detection([each is not None for each in first], first, score)
 

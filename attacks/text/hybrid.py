@@ -7,7 +7,6 @@ Noise-free states are recovered exactly: what no proposal finds, the rest of the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attacks.text.channel import within_noise
 from attacks.text.inverter import Inverter, Position
 from attacks.text.probe import Probe, cached_first_states, cached_probe, directions_of, first_states, train_probe
 from attacks.text.proxy import InnerLoop, descend
@@ -27,6 +27,8 @@ PROPOSALS = 16 + 64 + 256 + 1024 + 4096  # the ranking's share before gradients:
 NEAREST = 1024  # tokens tried around a proxy
 LOOP = InnerLoop(steps=300)
 TABLE = 16  # rows of the first-position table that are tried: its order is right up to rounding
+NOISY = 4096  # tokens tried where the state is noisy and none is far ahead
+SURE = 15.0  # log-odds by which a token must be ahead of all others that were tried
 
 
 class Hybrid(Inverter):
@@ -37,9 +39,11 @@ class Hybrid(Inverter):
         probe: from states to tokens; None: the prior proposes alone.
         table: the states of all tokens at the first position (V, d); None: that position is searched like the others.
         tolerance: ‖F − h‖ / ‖h‖ up to which a token counts as verified.
-        noise: the standard deviation of what the channel adds to a coordinate, where the attacker knows it: a token
-            that explains a state up to this noise ends the search, and is still called unverified.
-        candidates: the most tokens tried at a position before the best of them is taken; None: the whole vocabulary.
+        noise: the standard deviation of what the channel adds to a coordinate, where the attacker knows it. Then the
+            most probable token is taken, by how well it explains the state and how well it continues the text, the
+            search ends when one is far ahead, and the token is still called unverified.
+        candidates: the most tokens tried at a position before the best of them is taken; None: the whole vocabulary,
+            or 4,096 tokens where there is noise.
         loop: how a proxy descends where proposals fail.
         proposals: how many ranked tokens are tried before gradients.
         at_once: the most tokens in one forward pass.
@@ -65,7 +69,8 @@ class Hybrid(Inverter):
     ) -> None:
         super().__init__(model, seed, observe)
         self.probe, self.tolerance, self.noise, self.loop, self.at_once = probe, tolerance, noise, loop, at_once
-        self.proposals, self.candidates = proposals, min(candidates or len(self.vocabulary), len(self.vocabulary))
+        most = candidates or (NOISY if noise > 0 else len(self.vocabulary))
+        self.proposals, self.candidates = proposals, min(most, len(self.vocabulary))
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
         self.foreseen: Tensor | None = None
@@ -105,9 +110,10 @@ class Hybrid(Inverter):
         """Proposals, then the tokens around a proxy, then all the rest; with the gradient steps of each prompt."""
         rows, steps = position.rows, torch.zeros_like(position.rows)
         with self.clock.spent_on("propose"):
-            scores = self.scores(position)  # (B, V)
+            prior = self.prior(position)  # (B, V)
+            scores = prior if self.probe is None else prior + self.probe(position.target, self.directions)
             ranking = scores.topk(min(self.proposals, self.candidates), dim=1).indices
-        best = self.tried(position, ranking, rows)
+        best = self.tried(position, ranking, rows, prior)
         left = self.left(best, rows)
         if len(left) and ranking.shape[1] < self.candidates:
             steps[left] = self.gradient(position, left, best, trace)
@@ -118,21 +124,29 @@ class Hybrid(Inverter):
             self.try_more(position, rest, left, best)
         return best, steps
 
-    def scores(self, position: Position) -> Tensor:
-        """The prior's log-probability of each token and the probe's score, added, (B, V)."""
-        t, scores = position.prefix.length, torch.zeros(len(position.target), len(self.vocabulary)).to(position.target)
-        if t > 0 and self.foreseen is not None:
-            scores = self.model.head.lm_head(self.foreseen[position.prompts, t - 1]).log_softmax(dim=1)
-        if self.probe is not None:
-            scores = scores + self.probe(position.target, self.directions)
-        return scores
+    def prior(self, position: Position) -> Tensor:
+        """The language model's own log-probability of each token (B, V); the first position has none."""
+        t = position.prefix.length
+        if t == 0 or self.foreseen is None:
+            return torch.zeros(len(position.target), len(self.vocabulary)).to(position.target)
+        foreseen = self.foreseen[position.prompts, t - 1]
+        if self.noise > 0 and position.prefix.states is not None:  # recovered text foresees better than noisy states
+            server = self.model.head.base(inputs_embeds=position.prefix.states, use_cache=False)
+            foreseen = server.last_hidden_state[:, -1]
+        log_probabilities: Tensor = self.model.head.lm_head(foreseen).log_softmax(dim=1)
+        return log_probabilities
 
-    def tried(self, position: Position, ranking: Tensor, rows: Tensor) -> Trials:
-        """Trials of some prompts, (n, K) tokens each, until one is good enough."""
+    def tried(self, position: Position, ranking: Tensor, rows: Tensor, prior: Tensor | None = None) -> Trials:
+        """Trials of some prompts, (n, K) tokens each, until one is good enough.
+
+        Under known noise σ the posterior decides: −log p(h | token) = MSE · d / 2σ², so the prior weighs 2σ² / d.
+        """
         with self.clock.spent_on("verify"):
             target = position.target[rows]
-            limit = self.good_enough(target)
-            return try_in_order(position.prefix, target, ranking, limit, rows, self.at_once)
+            unit = 2 * self.noise**2 / target.shape[1]
+            against = -unit * prior.gather(1, ranking) if prior is not None and self.noise > 0 else None
+            limit, ahead = self.good_enough(target), unit * SURE
+            return try_in_order(position.prefix, target, ranking, limit, rows, self.at_once, against, ahead)
 
     def try_more(self, position: Position, ranking: Tensor, rows: Tensor, best: Trials) -> None:
         """The same, entered into what is known of all prompts."""
@@ -158,9 +172,8 @@ class Hybrid(Inverter):
         return rows[best.first[rows] < 0]
 
     def good_enough(self, target: Tensor) -> Tensor:
-        """The MSE that ends a search, (n,): rounding's, or known noise's and four standard deviations of that."""
-        known = self.noise**2 * (1 + 4 * math.sqrt(2 / target.shape[1]))
-        return allowed_loss(target, self.tolerance).clamp_min(known)
+        """The MSE that ends a search, (n,): rounding's, or known noise's."""
+        return allowed_loss(target, self.tolerance).clamp_min(within_noise(self.noise, target.shape[1]))
 
 
 class Table:

@@ -38,12 +38,14 @@ class Prefix:
     def __init__(self, model: SplitLanguageModel, prompts: int) -> None:
         self.model, self.prompts, self.length = model, prompts, 0
         self.cache = DynamicCache()
+        self.states: Tensor | None = None  # of the committed tokens (B, t, d)
 
     @torch.no_grad()
     def commit(self, ids: Tensor) -> Tensor:
         """Append one token to each prompt, (B,) → its states (B, d)."""
         z: Tensor = self.model.encoder(ids=ids[:, None], past=self.cache, first=self.length)
         self.length += 1
+        self.states = z if self.states is None else torch.cat([self.states, z], dim=1)
         return z[:, 0]
 
     @torch.no_grad()
@@ -73,6 +75,7 @@ class Prefix:
     def keep(self, rows: Tensor) -> None:
         """Go on with these prompts only."""
         self.prompts = len(rows)
+        self.states = None if self.states is None else self.states[rows]
         for layer in self.layers():
             layer.batch_select_indices(rows)
 

@@ -14,6 +14,7 @@ from attacks.text.prefix import Prefix
 # of the nearest other token it is above 2e-3, even at first positions, whose states share a few huge coordinates
 TOLERANCE = 2e-5
 FIRST_BATCH, GROWTH = 16, 4  # a good ranking ends in the first batch; a bad one soon gets batches worth their overhead
+LEAST = 64  # tokens tried before one can be far ahead of the others: rarely seen tokens have states like one another's
 ROWS = 1024  # candidates in one forward pass, which bounds its memory
 
 
@@ -23,10 +24,12 @@ class Trials:
 
     Args:
         leading_loss: MSE of the first token of the ranking.
-        first: the first token in order within the limit, −1 where there is none.
+        first: the first token in order that ended the search, −1 where none did.
         first_loss: its MSE.
-        best: the token with the smallest MSE of all that were tried.
+        best: the token with the smallest score of all that were tried: its MSE, and what speaks against it beforehand.
         best_loss: its MSE.
+        best_score: its score.
+        second_score: the second smallest.
         tried: how many were fed forward.
     """
 
@@ -35,6 +38,8 @@ class Trials:
     first_loss: Tensor
     best: Tensor
     best_loss: Tensor
+    best_score: Tensor
+    second_score: Tensor
     tried: Tensor
 
     @classmethod
@@ -42,7 +47,10 @@ class Trials:
         """Before anything is tried."""
         loss = torch.full((len(target),), math.inf, dtype=target.dtype, device=target.device)
         token = torch.full((len(target),), -1, device=target.device)
-        return cls(loss.clone(), token, loss.clone(), token.clone(), loss.clone(), torch.zeros_like(token))
+        none = {
+            name: loss.clone() for name in ("leading_loss", "first_loss", "best_loss", "best_score", "second_score")
+        }
+        return cls(first=token, best=token.clone(), tried=torch.zeros_like(token), **none)
 
 
 def allowed_loss(target: Tensor, tolerance: float) -> Tensor:
@@ -58,7 +66,14 @@ def discrete_losses(prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -
 
 
 def try_in_order(
-    prefix: Prefix, target: Tensor, ranking: Tensor, limit: Tensor, rows: Tensor, at_once: int = ROWS
+    prefix: Prefix,
+    target: Tensor,
+    ranking: Tensor,
+    limit: Tensor,
+    rows: Tensor,
+    at_once: int = ROWS,
+    against: Tensor | None = None,
+    ahead: float = 0.0,
 ) -> Trials:
     """Feed each prompt's ranked tokens forward in growing batches, until a batch holds one within the limit.
 
@@ -69,8 +84,12 @@ def try_in_order(
         limit: the MSE that ends a prompt's search (N,).
         rows: the place of each prompt in the prefix (N,).
         at_once: the most tokens in one forward pass, over all prompts.
+        against: what speaks against each token before its state is seen (N, K), added to its MSE when the best is
+            chosen; None: nothing.
+        ahead: how far the best must be ahead of all others tried for the search to end.
     """
     trials = Trials.none_yet(target)
+    against = torch.zeros_like(ranking, dtype=target.dtype) if against is None else against
     live = torch.arange(len(target), device=target.device)
     start, size = 0, FIRST_BATCH
     while start < ranking.shape[1] and len(live):
@@ -78,23 +97,36 @@ def try_in_order(
         ids = ranking[live, start : start + size]  # (n, k)
         parts = zip(live.split(at_once), ids.split(at_once), strict=True)  # more prompts than fit take turns
         losses = torch.cat([discrete_losses(prefix, target[part], some, rows[part]) for part, some in parts])
-        note(trials, live, ids, losses, limit[live], is_first=start == 0)
+        if start == 0:
+            trials.leading_loss[live] = losses[:, 0]
+        note_best(trials, live, ids, losses, against[live, start : start + size])
+        note_first(trials, live, ids, losses, limit[live], ahead)
         start, size = start + size, size * GROWTH
         live = live[trials.first[live] < 0]
     return trials
 
 
-def note(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, limit: Tensor, is_first: bool) -> None:
-    """Enter a batch of trials, ids and losses (n, k), of the prompts `live` (n,)."""
-    if is_first:
-        trials.leading_loss[live] = losses[:, 0]
+def note_best(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, against: Tensor) -> None:
+    """Enter the best of a batch of trials, ids and losses (n, k), of the prompts `live` (n,)."""
     trials.tried[live] += ids.shape[1]
-    smallest, where = losses.min(dim=1)
-    better = smallest < trials.best_loss[live]
-    trials.best[live] = torch.where(better, ids.gather(1, where[:, None])[:, 0], trials.best[live])
-    trials.best_loss[live] = torch.where(better, smallest, trials.best_loss[live])
+    scores = losses + against
+    smallest, where = scores.min(dim=1, keepdim=True)
+    better = smallest[:, 0] < trials.best_score[live]
+    others = torch.cat([scores.scatter(1, where, torch.inf), trials.second_score[live, None]], dim=1)
+    loser = torch.where(better, trials.best_score[live], smallest[:, 0])
+    trials.second_score[live] = others.amin(dim=1).minimum(loser)
+    for name, values in (("best", ids), ("best_loss", losses), ("best_score", scores)):
+        known = getattr(trials, name)
+        known[live] = torch.where(better, values.gather(1, where)[:, 0], known[live])
+
+
+def note_first(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, limit: Tensor, ahead: float) -> None:
+    """Enter the first token of a batch within the limit, where the best is far enough ahead."""
     within = losses <= limit[:, None]
     earliest = within.int().argmax(dim=1, keepdim=True)  # the first of equals
     found = within.any(dim=1)
+    if ahead > 0:  # the best may be of an earlier batch
+        found = (trials.best_loss[live] <= limit) & (trials.tried[live] >= LEAST)
+        found &= trials.second_score[live] - trials.best_score[live] >= ahead
     trials.first[live] = torch.where(found, ids.gather(1, earliest)[:, 0], -1)
-    trials.first_loss[live] = torch.where(found, losses.gather(1, earliest)[:, 0], math.inf)
+    trials.first_loss[live] = torch.where(found, losses.gather(1, earliest)[:, 0], torch.inf)

@@ -1,0 +1,1 @@
+"""Evaluations: attacks on a run or on a leak, chosen, run, scored and written down."""

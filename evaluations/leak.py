@@ -1,0 +1,201 @@
+"""Text out of hidden states that leaked, of any language model: a run of ours, one by name, or one in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.text.channel import Channel, within_noise
+from attacks.text.inverter import checked_states
+from attacks.text.observations import observed
+from attacks.text.recovery import Recovery
+from datamodules.text import pydoc
+from datamodules.tokens import TextTokenizer, blocks
+from errors import UserError, first_line
+from evaluations.text import inverter_of
+from lightning_modules.causal_lm import load_language_model
+from lightning_modules.networks.language import SplitLanguageModel
+from metrics.text import exact_match, similarity, token_accuracy
+from runs.checkpoints import load_module
+from runs.config import OPERATING_POINTS, POLICIES
+from runs.environment import environment, pick_device
+from runs.folder import Run
+
+OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
+
+
+@dataclass
+class LeakConfig:
+    """One inversion.
+
+    Args:
+        model: gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout, or a run of train.py.
+        text: prompts whose states are leaked, on the command line.
+        prompts: a file of them, one a line.
+        states: a leaked tensor instead, (T, d) or (B, T, d), or a list of (T, d), in a .pt file.
+        layer: how many blocks the client runs, last (all, before the final norm) or final (after it); default: last,
+            or where the run was cut.
+        policy: hybrid, single-commit or sipit.
+        operating_point: of single-commit: fast, baseline or high-accuracy.
+        noise: what the channel adds, as a fraction of the states' root mean square.
+        dtype: what the channel sends: fp32, fp16, bf16 or int8.
+        candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
+        seed: everything random follows from it.
+        device: auto, cpu, cuda, cuda:1, …
+        cache: where what a model's hybrid inverter has learned is kept.
+        out: a .json file for what was recovered.
+        figure: a .png file for what could be observed on the way.
+    """
+
+    model: str = "smollm2"
+    text: list[str] = field(default_factory=list)
+    prompts: str | None = None
+    states: str | None = None
+    layer: str | None = None
+    policy: str = "hybrid"
+    operating_point: str = "baseline"
+    noise: float = 0.0
+    dtype: str = "fp32"
+    candidates: int = 0
+    seed: int = 0
+    device: str = "auto"
+    cache: str = "checkpoints/.text"
+    out: str | None = None
+    figure: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("text", "prompts", "states") if getattr(self, name)]
+        if len(given) > 1:
+            raise UserError(f"give one of --text, --prompts and --states; got {' and '.join('--' + g for g in given)}")
+        if self.policy not in POLICIES:
+            raise UserError(f"--policy must be one of {', '.join(POLICIES)}; got {self.policy}")
+        if self.operating_point not in OPERATING_POINTS:
+            raise UserError(
+                f"--operating-point must be one of {', '.join(OPERATING_POINTS)}; got {self.operating_point}"
+            )
+        if self.candidates < 0 or self.seed < 0:
+            raise UserError("--candidates and --seed must be at least 0")
+        for flag, file in (("out", self.out), ("figure", self.figure)):
+            if file is not None and not Path(file).resolve().parent.is_dir():
+                raise UserError(f"--{flag} {file}: its folder is not there")
+        _ = self.channel
+
+    @property
+    def channel(self) -> Channel:
+        """What happens to the states on their way."""
+        return Channel(self.dtype, self.noise)
+
+
+def invert_leak(config: LeakConfig) -> dict[str, Any]:
+    """What was recovered, and how far it can be believed; with the true text known, how much of it is right."""
+    device = pick_device(config.device)
+    model, tokenizer, source = language_model_of(config)
+    model = model.to(device).eval().requires_grad_(False)
+    truth = [tokenizer.encode(text) for text in texts_of(config)] if config.states is None else None
+    if truth is not None:
+        leaked = [leak(model, ids, config, number) for number, ids in enumerate(truth)]
+    else:
+        leaked = leaked_states(Path(str(config.states)))
+    leaked = checked_states(leaked, model)  # before anything is learned about the model
+    noise = max(config.channel.spread(z) for z in leaked)
+    own = blocks(pydoc().train, tokenizer, OWN_BLOCK).tolist() if config.policy == "hybrid" else []  # anyone has it
+    options: dict[str, Any] = {}
+    if config.policy == "hybrid":
+        options = {"noise": noise, "candidates": config.candidates or None}
+    cache, point = Path(config.cache), config.operating_point
+    recovery = inverter_of(config.policy, model, own, cache, config.seed, point, **options).invert(leaked, truth)
+    seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.width))
+    results: dict[str, Any] = {
+        "model": {"name": config.model, "source": source, "cut": model.cut_layer, "tokenizer": tokenizer.name},
+        "config": dataclasses.asdict(config),
+        "prompts": in_words(recovery, seen["detector"]["first"], tokenizer),
+        "verified": recovery.verified_share,
+        "seconds_per_token": recovery.seconds_per_token,
+        "observed": seen,
+        "environment": environment(device, config.seed, sum(recovery.seconds.values())),
+    }
+    return results if truth is None else results | scores_of(recovery, truth, tokenizer)
+
+
+def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+    """Each prompt's text and tokens, and what speaks for them."""
+    columns = zip(recovery.tokens, recovery.verified, recovery.discrete_loss, suspicious, strict=True)
+    return [
+        {
+            "text": tokenizer.decode(ids),
+            "tokens": ids,
+            "verified": verified,
+            "discrete_loss": losses,
+            "suspicious_from": first,
+        }
+        for ids, verified, losses, first in columns
+    ]
+
+
+def scores_of(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:
+    """How much of the text came back, where it is known."""
+    ours, true = ([tokenizer.decode(ids) for ids in each] for each in (recovery.tokens, truth))
+    return {
+        "truth": true,
+        "em": exact_match(recovery.tokens, truth).mean().item(),
+        "token_accuracy": token_accuracy(recovery.tokens, truth).mean().item(),
+        "similarity": similarity(ours, true).mean().item(),
+    }
+
+
+def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextTokenizer, str]:
+    """The split model, its tokenizer, and where it came from: a run of ours, or a model by name or folder."""
+    run = Run(Path(config.model))
+    if not run.checkpoint.is_file():
+        model, tokenizer = load_language_model(config.model)
+        return SplitLanguageModel(model, config.layer or "last"), tokenizer, str(model.name_or_path)
+    module = load_module(run.checkpoint)
+    network = module.network
+    if not isinstance(network, SplitLanguageModel):
+        raise UserError(f"{run.folder} is a run on images or vectors; evaluate.py attacks it")
+    if config.layer is not None and config.layer != network.cut_layer:
+        raise UserError(
+            f"{run.folder} was cut after {network.cut_layer}, and its defence sits there; leave --layer out"
+        )
+    return network, TextTokenizer.from_json(module.hparams["language"]["tokenizer"]), run.name
+
+
+def texts_of(config: LeakConfig) -> list[str]:
+    """The prompts, none of them empty."""
+    texts = config.text
+    if config.prompts is not None:
+        try:
+            texts = [line for line in Path(config.prompts).read_text(encoding="utf-8").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--prompts {config.prompts} cannot be read ({first_line(error)})") from error
+    if not texts:
+        raise UserError('there is nothing to recover: give --text "…", --prompts FILE or --states FILE')
+    if not all(texts):
+        raise UserError("a prompt is empty: there are no hidden states to recover it from")
+    return texts
+
+
+@torch.no_grad()
+def leak(model: SplitLanguageModel, ids: list[int], config: LeakConfig, number: int) -> Tensor:
+    """The states (T, d) that leave the client for one prompt, as the channel delivers them."""
+    if len(ids) > model.context:
+        raise UserError(f"prompt {number} has {len(ids)} tokens; the model's context ends at {model.context}")
+    z = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
+    return config.channel(z, config.seed + number)
+
+
+def leaked_states(path: Path) -> list[Tensor]:
+    """The prompts' states (T, d) in a file; tensors only, nothing that runs."""
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # truncated, a pickle that wants to run something, no such file
+        raise UserError(f"--states {path} cannot be read as tensors ({first_line(error)})") from error
+    states = list(loaded) if isinstance(loaded, list | tuple) or getattr(loaded, "ndim", 0) == 3 else [loaded]
+    if not states or not all(isinstance(state, Tensor) and state.ndim == 2 for state in states):
+        raise UserError(f"--states {path} must hold a tensor (T, d) or (B, T, d), or a list of tensors (T, d)")
+    return [state.float() for state in states]

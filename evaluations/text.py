@@ -1,0 +1,277 @@
+"""What comes back from the hidden states of a text run: by each policy, and through channels that blur the states."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.text.channel import Channel, within_noise
+from attacks.text.diagnostics import one_step_margin
+from attacks.text.hybrid import Hybrid
+from attacks.text.inverter import Inverter
+from attacks.text.observations import observed
+from attacks.text.recovery import Recovery
+from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
+from attacks.text.sipit import Sipit
+from datamodules.language import TextDataModule
+from datamodules.text import first_tokens, load_text
+from datamodules.tokens import TextTokenizer
+from lightning_modules.networks.language import SplitLanguageModel
+from lightning_modules.split_module import SplitModule
+from lightning_modules.utility import measure_utility
+from metrics.summary import scored, worst_case
+from metrics.text import exact_match, similarity, token_accuracy
+from reports.text_figures import observations_figure
+from runs.checkpoints import load_module
+from runs.config import AttackConfig
+from runs.environment import environment, pick_device, reproducible
+from runs.folder import Run
+from runs.matching import check_same_data
+
+FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
+LENGTH = 10  # tokens in a prompt, as in the paper
+MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
+MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
+NEAREST_TOKENS = 1024  # so many of them
+
+
+@dataclasses.dataclass
+class TextVictim:
+    """A trained text run: its model and tokenizer, what its client sends for test prompts, and text of its own kind.
+
+    Args:
+        module: the split language model and its defence.
+        tokenizer: the model's own.
+        datamodule: the run's text.
+        count: how many prompts are attacked.
+    """
+
+    module: SplitModule
+    tokenizer: TextTokenizer
+    datamodule: TextDataModule
+    count: int
+
+    @classmethod
+    def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextVictim:
+        """The victim in a run's folder."""
+        module = load_module(run.checkpoint).to(device)
+        tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
+        config = results["config"]
+        corpus = load_text(dataset or config["dataset"])
+        options = (config[name] for name in ("length", "batch_size", "seed", "limit_train", "limit_test"))
+        datamodule = TextDataModule(corpus, tokenizer, *options)
+        check_same_data(results, datamodule)
+        return cls(module, tokenizer, datamodule, count)
+
+    @property
+    def model(self) -> SplitLanguageModel:
+        """The split language model."""
+        network = self.module.network
+        assert isinstance(network, SplitLanguageModel)
+        return network
+
+    @cached_property
+    def truth(self) -> Tensor:
+        """The attacked prompts (B, T): how test documents start."""
+        prompts = first_tokens(self.datamodule.corpus.test, self.tokenizer, min(LENGTH, self.model.context))
+        return prompts[: self.count]
+
+    @cached_property
+    def states(self) -> Tensor:
+        """What leaves the client for them (B, T, d)."""
+        with torch.no_grad():
+            return self.module.encode(self.truth.to(self.module.device))
+
+    @cached_property
+    def margin(self) -> dict[str, Any]:
+        """How far the cut layer keeps the true token's state from the nearest other's, and the same over its size."""
+        tokens = None if self.model.vocabulary <= MARGIN_TOKENS else NEAREST_TOKENS
+        margin = one_step_margin(self.model, self.truth[:MARGIN_PROMPTS].tolist(), tokens)
+        return {
+            "min": margin.min,
+            "median": margin.median,
+            "relative": {"min": margin.relative.min().item(), "median": margin.relative.median().item()},
+            "positions": len(margin.distance),
+            "tokens": tokens or self.model.vocabulary,
+        }
+
+
+def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) -> dict[str, Any]:
+    """Attack one run on text; its results, with `attacks` and `worst_case` filled. What is finished is not repeated.
+
+    Args:
+        run: the run, held by the caller.
+        config: which policies, how many prompts, which channels.
+        dataset: where the run's text lies here, if not where it was.
+    """
+    results = run.read_results()
+    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
+    asked = [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
+    if all(finished(results, policy, settings, config) for policy, settings in asked):
+        return results
+    device = pick_device(config.device)
+    reproducible()
+    victim = TextVictim.of(run, results, config.prompts, dataset, device)
+    for policy, settings in asked:
+        if not finished(results, policy, settings, config, with_channels=False):
+            results["attacks"][f"text/{policy}"] = attacked(victim, policy, settings, run.folder)
+            enter(run, results)
+        if policy == "hybrid":
+            for name in missing_channels(results, config):
+                record = through(victim, Channel.named(name), settings, run.folder)
+                results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
+                enter(run, results)
+        observations_figure(results["attacks"][f"text/{policy}"]["observed"], run.folder / f"text-{policy}.png")
+    return results
+
+
+def enter(run: Run, results: dict[str, Any]) -> None:
+    """Write down what is known so far."""
+    results["worst_case"] = worst_case(results["attacks"])
+    run.write_results(results)
+
+
+def settings_of(policy: str, config: AttackConfig, seed: int) -> dict[str, Any]:
+    """What a policy's result depends on, as plain data: a finished attack is known by it."""
+    point = {"operating_point": config.operating_point} if policy == "single-commit" else {}
+    return {"policy": policy, "length": LENGTH, "seed": seed, **point}
+
+
+def finished(
+    results: dict[str, Any], policy: str, settings: dict[str, Any], config: AttackConfig, with_channels: bool = True
+) -> bool:
+    """Whether the results have this attack already, on as many prompts, and through all channels that are asked for."""
+    done = results["attacks"].get(f"text/{policy}")
+    if done is None or done["settings"] != settings or done["samples"] < min(config.prompts, done["available"]):
+        return False
+    return not (with_channels and policy == "hybrid" and missing_channels(results, config))
+
+
+def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]:
+    """The channels that are asked for and not done; exact states are no channel."""
+    done = results["attacks"]["text/hybrid"]["channels"]
+    return [name for name in dict.fromkeys(config.channels) if name != "fp32" and Channel.named(name).name not in done]
+
+
+def attacked(victim: TextVictim, policy: str, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
+    """What results.json keeps of one policy on exact states."""
+    began = time.perf_counter()
+    own = victim.datamodule.train[0].tolist()
+    inverter = inverter_of(policy, victim.model, own, cache, settings["seed"], settings.get("operating_point"))
+    prepared = time.perf_counter() - began
+    truth = victim.truth.tolist()
+    recovery = whole(inverter.invert(victim.states, truth), truth)
+    available = len(first_tokens(victim.datamodule.corpus.test, victim.tokenizer, victim.truth.shape[1]))
+    return {
+        **scores_of(recovery, truth, victim.tokenizer),
+        "verified": recovery.verified_share,
+        "margin": victim.margin,
+        "seconds_per_token": recovery.seconds_per_token["total"],
+        "seconds": sum(recovery.seconds.values()),
+        "preparation": round(prepared, 2),
+        "residual": mean(recovery.residual),
+        "observed": observed(recovery, truth, victim.tokenizer.token),
+        "recovered": in_words(recovery, truth, victim.tokenizer),
+        "channels": {},
+        "inputs": list(range(len(truth))),
+        "samples": len(truth),
+        "available": available,
+        "settings": settings,
+        "format": FORMAT,
+        "environment": environment(victim.module.device, settings["seed"], time.perf_counter() - began),
+    }  # fmt: skip
+
+
+def through(victim: TextVictim, channel: Channel, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
+    """What is left of utility and of text behind a channel whose format and noise the attacker knows."""
+    seed, truth = settings["seed"], victim.truth.tolist()
+    leaked = channel(victim.states, seed)
+    noise = channel.spread(leaked)
+    own = victim.datamodule.train[0].tolist()
+    inverter = inverter_of("hybrid", victim.model, own, cache, seed, noise=noise)
+    recovery = whole(inverter.invert(leaked, truth), truth)
+    useful = measure_utility(victim.module, victim.datamodule, lambda z: channel(z, seed))
+    explained = within_noise(noise, victim.model.width)
+    seen = observed(recovery, truth, explained=explained)
+    return {
+        **scores_of(recovery, truth, victim.tokenizer),
+        "verified": recovery.verified_share,
+        "seconds_per_token": recovery.seconds_per_token["total"],
+        "perplexity": useful.perplexity,
+        "accuracy": useful.accuracy,
+        "noise": noise,
+        "detector": {name: seen["detector"].get(name) for name in ("precision", "recall", "auroc", "located")},
+    }
+
+
+def inverter_of(
+    policy: str,
+    model: SplitLanguageModel,
+    own: Sequence[Sequence[int]],
+    cache: Path,
+    seed: int = 0,
+    operating_point: str | None = None,
+    **options: Any,
+) -> Inverter:
+    """An inverter that follows a policy.
+
+    Args:
+        policy: hybrid, single-commit or sipit.
+        model: the split language model whose cut layer leaked.
+        own: token sequences of the attacker's own, which hybrid learns from.
+        cache: where what hybrid learns is kept.
+        seed: for whatever is random.
+        operating_point: of single-commit.
+        options: of hybrid.
+    """
+    if policy == "single-commit":
+        return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed)
+    if policy == "sipit":
+        return Sipit(model, seed=seed)
+    return Hybrid.prepared(model, own, cache, seed=seed, **options)
+
+
+def scores_of(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:
+    """How much of each prompt came back, as results.json keeps it."""
+    ours, true = ([tokenizer.decode(ids) for ids in each] for each in (recovery.tokens, truth))
+    return scored(
+        {
+            "em": exact_match(recovery.tokens, truth),
+            "token_accuracy": token_accuracy(recovery.tokens, truth),
+            "similarity": similarity(ours, true),
+        }
+    )
+
+
+def in_words(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+    """Each prompt's true text, and token by token what was recovered, whether it is verified and whether right."""
+    return [
+        {
+            "truth": tokenizer.decode(true),
+            "tokens": [tokenizer.token(token) for token in tokens],
+            "verified": verified,
+            "right": [ours == theirs for ours, theirs in zip(tokens, true, strict=True)],
+        }
+        for tokens, true, verified in zip(recovery.tokens, truth, recovery.verified, strict=True)
+    ]
+
+
+def whole(recovery: Recovery, truth: list[list[int]]) -> Recovery:
+    """The recovery, if it was not stopped on the way: half a walk says nothing about a run."""
+    if [len(tokens) for tokens in recovery.tokens] != [len(tokens) for tokens in truth]:
+        raise KeyboardInterrupt
+    return recovery
+
+
+def mean(lists: list[list[float]]) -> float:
+    """The mean of all numbers in some lists."""
+    every = [value for each in lists for value in each]
+    return sum(every) / len(every)

@@ -1,0 +1,176 @@
+"""Text runs under attack: the same numbers as right after training, nothing twice, and noise that hides text."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import evaluations.text as text
+from attacks.text.channel import Channel
+from evaluate import evaluate, main
+from runs.checkpoints import load_module
+from runs.config import AttackConfig, TrainConfig
+from runs.folder import Run
+from tests.conftest import refused_by
+from train import build_language, train
+from train import main as train_main
+
+FEW = ("--device", "cpu", "--prompts", "6")
+
+
+@pytest.fixture
+def run(text_run: Path, tmp_path: Path) -> Run:
+    """A copy of the finished text run, to be attacked."""
+    return Run(Path(shutil.copytree(text_run, tmp_path / "runs" / text_run.name)))
+
+
+def timeless(results: dict[str, Any]) -> dict[str, Any]:
+    """What attacks found, without how long they took."""
+    kept: dict[str, Any] = json.loads(json.dumps({"attacks": results["attacks"], "worst": results["worst_case"]}))
+    for each in kept["attacks"].values():
+        for name in ("seconds", "seconds_per_token", "preparation", "environment"):
+            del each[name]
+        del each["observed"]["seconds_per_token"]
+        for channel in each["channels"].values():
+            del channel["seconds_per_token"]
+    return kept
+
+
+def test_right_after_training_and_later_are_the_same(
+    run: Run, text_config: Callable[..., TrainConfig], tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"prompts": 6, "channels": ["int8", "1"], "device": "cpu"}
+    together = train(text_config(out=str(tmp_path / "together"), attacks=["text"], **asked))
+    assert together["name"] == run.name, "how a run is attacked does not change what it is"
+    assert timeless(evaluate(run, AttackConfig(attacks=["text"], **asked))) == timeless(together)
+
+
+def test_the_record_of_every_policy(run: Run) -> None:
+    argv = ("--policy", "hybrid", "single-commit", "sipit", "--operating-point", "fast", "--channels", "fp16", "0.3")
+    assert main([str(run.folder), *FEW, *argv]) == 0
+    results = run.read_results()
+    assert list(results["attacks"]) == ["text/hybrid", "text/single-commit", "text/sipit"]
+    for key, each in results["attacks"].items():
+        assert each["samples"] == 6
+        assert each["margin"]["min"] > 0
+        assert each["seconds_per_token"] > 0
+        assert [len(prompt["tokens"]) for prompt in each["recovered"]] == [10] * 6
+        assert each["observed"]["right"] == [score == 1 for score in each["scores"]["em"]]
+        for metric in ("em", "token_accuracy", "similarity"):
+            assert each[metric]["mean"] == pytest.approx(sum(each["scores"][metric]) / 6, abs=1e-5)
+        assert (run.folder / f"{key.replace('/', '-')}.png").stat().st_size > 10_000
+    exact = results["attacks"]["text/hybrid"]
+    assert (exact["em"]["mean"], exact["verified"]) == (1, 1)
+    assert exact["channels"].keys() == {"fp16", "noise 0.3"}
+    assert exact["channels"]["fp16"]["verified"] == 0, "rounded states verify nothing"
+    assert exact["channels"]["fp16"]["em"]["mean"] == 1
+    assert results["worst_case"]["em"]["mean"] == 1
+    assert sorted(results["worst_case"]["attacks"]) == sorted(results["attacks"])
+
+
+def test_utility_behind_a_channel_is_what_the_server_has(run: Run, text_config: Callable[..., TrainConfig]) -> None:
+    config = AttackConfig(attacks=["text"], prompts=3, channels=["2"], device="cpu")
+    found = evaluate(run, config)["attacks"]["text/hybrid"]["channels"]["noise 2"]
+    datamodule, _ = build_language(text_config())
+    module, (x, y) = load_module(run.checkpoint), datamodule.test
+    with torch.no_grad():
+        logits = module.network.head(Channel(noise=2.0)(module.encode(x)))
+        surprise = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+    assert found["perplexity"] == pytest.approx(math.exp(surprise), rel=1e-3)
+    assert found["accuracy"] == pytest.approx((logits.argmax(dim=-1) == y).float().mean().item(), abs=1e-4)
+    assert found["perplexity"] > run.read_results()["utility"]["perplexity"]
+    assert found["em"]["mean"] < 1
+
+
+def test_what_is_finished_is_not_repeated_and_a_new_channel_costs_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = AttackConfig(attacks=["text"], prompts=4, channels=["fp16"], device="cpu")
+    first = timeless(evaluate(run, config))
+    before = run.results.read_bytes()
+    monkeypatch.setattr(text, "attacked", lambda *_: pytest.fail("the attack was repeated"))
+    assert timeless(evaluate(run, config)) == first
+    assert run.results.read_bytes() == before
+    asked: list[str] = []
+    through = text.through
+
+    def noted(victim: text.TextVictim, channel: Channel, *rest: Any) -> dict[str, Any]:
+        asked.append(channel.name)
+        return through(victim, channel, *rest)
+
+    monkeypatch.setattr(text, "through", noted)
+    more = evaluate(run, AttackConfig(attacks=["text"], prompts=2, channels=["fp16", "int8"], device="cpu"))
+    assert asked == ["int8"]
+    assert more["attacks"]["text/hybrid"]["samples"] == 4, "fewer prompts never replace more"
+
+
+def test_a_stopped_attack_leaves_the_results_as_they_were(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run.results.read_bytes()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attacks.text.hybrid.Hybrid.recover", interrupt)
+    assert main([str(run.folder), *FEW]) == 130
+    assert run.results.read_bytes() == before
+
+
+def test_another_text_than_the_runs_own_is_refused(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(f"Another line of number {n} and of some more words." for n in range(400)))
+    refused_by(main, capsys, "was trained on sentences", str(run.folder), *FEW, "--dataset", str(other))
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--attacks", "whitebox"], "is a run on text"),
+        (["--policy", "guess"], "--policy must be of hybrid, single-commit, sipit; got guess"),
+        (["--operating-point", "slow"], "--operating-point must be one of fast, baseline, high-accuracy; got slow"),
+        (["--channels", "fp3"], "--channels must be of fp32, fp16, bf16, int8, or positive noise levels; got fp3"),
+        (["--channels", "-1"], "got -1"),
+        (["--prompts", "0"], "--prompts must be at least 1; got 0"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line(
+    text_run: Path, argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused_by(main, capsys, says, str(text_run), *argv)
+
+
+def test_text_attacks_are_not_for_images(
+    config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = config()
+    folder = Path(chosen.out) / str(train(chosen)["name"])
+    refused_by(main, capsys, "is a run on images or vectors", str(folder), "--attacks", "text")
+
+
+def test_the_table_says_what_is_left_of_use_and_of_text(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run.folder), *FEW, "--channels", "fp16"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("text/hybrid", "100.0 %", "fp16", "perplexity", "one-step margin", "6 prompts"):
+        assert words in shown, words
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_hubs_gpt2_is_fine_tuned_and_attacked(gpt2_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    """The experiment of GPT-2, with a small model in a folder of the hub's layout, cut after its 6th block."""
+    argv = ["--config", "configs/gpt2.yaml", "--network", str(gpt2_folder), "--dataset", str(corpus), "--length", "16"]
+    few = ["--epochs", "1", "--prompts", "2", "--channels", "fp16", "--device", "cpu", "--trainer.accelerator", "cpu"]
+    assert train_main([*argv, *few, "--out", str(tmp_path)]) == 0
+    (folder,) = tmp_path.glob("sentences-gpt2-mixcon-*")
+    results = Run(folder).read_results()
+    assert results["model"]["cut"] == "6"
+    assert results["attacks"]["text/hybrid"]["em"]["mean"] == 1

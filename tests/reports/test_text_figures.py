@@ -1,0 +1,122 @@
+"""The pictures of text inversion are drawn from plain data, whatever of it there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from reports import text_figures
+from reports.text_figures import RIGHT, WRONG, ablation_panel, cumulative_panel, detector_panel, observations_figure
+
+RANKS = {"right": {"median": [90.0, 0.0], "count": 3}, "wrong": {"median": [80.0, 7.5], "count": 2}}
+SPLIT = {"propose": 0.1, "verify": 0.2, "gradient": 0.4, "other": 0.0, "total": 0.7}
+DATA: dict[str, Any] = {
+    "cumulative_loss": [[0.0, 1e-14], [1e-14, 0.5], [None, None], [0.0, 0.0]],
+    "right": [True, False, False, True],
+    "curves": {"steps": [1, 2], "loss": [[1.0, 0.1], [], [2.0, None]], "prompts": [4, 0, 2]},
+    "ranks": {"steps": [1, 2], **RANKS},
+    "failures": {"digits": 1, "other": 0, "tokens": {"digits": 4, "other": 0}},
+    "seconds_per_token": SPLIT,
+    "detector": {"score": [-14.0, -0.3, None, -45.0], "flagged": [False, True, True, False], "auroc": 1.0},
+}
+ALL_RIGHT = {
+    **DATA,
+    "cumulative_loss": [[0.0, 0.0]] * 4,
+    "right": [True] * 4,
+    "ranks": {**DATA["ranks"], "wrong": {"median": [], "count": 0}},
+    "failures": {"digits": 0, "other": 0, "tokens": {"digits": 4, "other": 0}},
+    "detector": {"score": [-45.0] * 4, "flagged": [False] * 4, "auroc": None},
+}
+BLIND = {key: value for key, value in DATA.items() if key not in ("right", "ranks", "failures")}
+ROWS = [
+    {"name": name, "em": 0.1 * n, "similarity": 0.1 * n + 0.05, "seconds_per_token": 0.1 * n + 0.01}
+    for n, name in enumerate("abcdefghi")  # more than there are colours
+]
+ABLATIONS = {"lr": [{"value": v, "em": 0.5, "similarity": None} for v in (0.01, 1.0)], "clip": [], "metric": []}
+
+
+def ink(path: Path) -> np.ndarray:
+    """Where a picture is not white, (H, W)."""
+    return np.asarray((imread(path)[..., :3] < 0.99).any(axis=-1))
+
+
+@pytest.mark.parametrize("data", [DATA, ALL_RIGHT], ids=["mixed", "all right"])
+@pytest.mark.parametrize("name", ["ranks", "curves", "cumulative", "failures", "detector", "observations"])
+def test_each_picture_is_written(tmp_path: Path, name: str, data: dict[str, Any]) -> None:
+    getattr(text_figures, f"{name}_figure")(data, tmp_path / "one.png")
+    assert ink(tmp_path / "one.png").mean() > 0.01
+    assert [path.name for path in tmp_path.iterdir()] == ["one.png"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "data"),
+    [
+        (text_figures.accuracy_figure, ROWS),
+        (text_figures.ablations_figure, ABLATIONS),
+        (text_figures.time_figure, {"hybrid": SPLIT, "sipit": {**SPLIT, "gradient": 9.0}}),
+    ],
+)
+def test_comparisons_are_written(tmp_path: Path, draw: Callable[[Any, Path], None], data: object) -> None:
+    draw(data, tmp_path / "one.png")
+    assert ink(tmp_path / "one.png").mean() > 0.01
+
+
+def test_what_is_missing_leaves_a_gap_on_the_page(tmp_path: Path) -> None:
+    observations_figure({"detector": DATA["detector"], "right": DATA["right"]}, tmp_path / "page.png")
+    page = ink(tmp_path / "page.png")
+    height, width = page.shape
+    assert page[height // 2 :, width // 2 :].any()
+    assert not page[: height // 3].any()
+    assert not page[:, : width // 2].any()
+
+
+def test_prompts_are_coloured_by_the_truth_or_by_what_the_detector_says() -> None:
+    for data, labels in (
+        (DATA, ("right (n = 2)", "wrong (n = 2)")),
+        (BLIND, ("not flagged (n = 2)", "flagged (n = 2)")),
+    ):
+        axes = Figure().subplots()
+        cumulative_panel(axes, data)
+        colours = {line.get_label(): line.get_color() for line in axes.lines}
+        assert [colours[label] for label in labels] == [RIGHT, WRONG]
+
+
+def test_a_loss_of_zero_is_drawn_below_all_others() -> None:
+    axes = Figure().subplots()
+    cumulative_panel(axes, DATA)
+    heights = [float(y) for line in axes.lines for y in np.asarray(line.get_ydata()) if np.isfinite(y)]
+    assert min(heights) == pytest.approx(1e-15)
+    assert axes.get_ylim()[0] < 1e-15
+
+
+def test_the_histogram_holds_every_finite_score() -> None:
+    axes = Figure().subplots()
+    detector_panel(axes, DATA)
+    assert sum(bar.get_height() for bar in axes.patches) == 3  # type: ignore[attr-defined]
+    assert axes.get_title().endswith("AUROC 1.000")
+    assert axes.get_xlim()[0] > -20  # the score of a loss of 0 does not stretch the axis
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "ticks"),
+    [
+        ([1, 10, 100], "log", None),
+        ([0, 10, 100], "linear", None),
+        ([500, 1000], "linear", None),
+        ([True, False], "linear", ["True", "False"]),
+        (["l2", "dot"], "linear", ["l2", "dot"]),
+        ([1.0, None], "linear", ["1.0", "None"]),
+    ],
+)
+def test_the_axis_of_an_ablation_fits_its_values(values: list[Any], scale: str, ticks: list[str] | None) -> None:
+    axes = Figure().subplots()
+    ablation_panel(axes, "parameter", [{"value": value, "em": 0.5, "similarity": 0.6} for value in values])
+    assert axes.get_xscale() == scale
+    if ticks is not None:
+        assert [label.get_text() for label in axes.get_xticklabels()] == ticks
