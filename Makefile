@@ -41,6 +41,7 @@ test-all: lint
 bench: setup
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/whitebox.py
+	$(RUN) benchmarks/text_inversion.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -196,8 +196,9 @@ def one_step_margin(model: SplitLanguageModel, prompts: Tokens, tokens: int | No
 def nearest_other(prefix: Prefix, token: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """The state of a token (1,) behind the prefix (1, d), and its distance to the nearest state of the others."""
     true = prefix.states_of(token)
+    only = torch.zeros_like(token)
     apart = [
-        torch.linalg.vector_norm(prefix.states_of(part, torch.zeros_like(part)) - true, dim=1).min()
+        torch.linalg.vector_norm(prefix.states_of_rivals(part[None], only)[0] - true, dim=1).min()
         for part in others.split(ROWS)
     ]
     return true, torch.stack(apart).min()

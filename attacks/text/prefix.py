@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from lightning_modules.networks.language import SplitLanguageModel
+
+SIDE_BY_SIDE = 64  # rivals in a row: their attention grows with the square
 
 
 class Borrowed(DynamicLayer):
@@ -58,6 +61,24 @@ class Prefix:
         """
         z: Tensor = self.model.encoder(ids=ids[:, None], past=self.borrowed(rows), first=self.length)
         return z[:, 0]
+
+    @torch.no_grad()
+    def states_of_rivals(self, ids: Tensor, rows: Tensor) -> Tensor:
+        """The same for several tokens of each prompt, (n, K) and the prompts' places (n,), ascending, → (n, K, d).
+
+        The tokens of a prompt lie side by side behind its one prefix, so that nothing is copied for each.
+        """
+        count, width = ids.shape
+        size = min(width, SIDE_BY_SIDE)
+        rivals = F.pad(ids, (0, -width % size)).view(-1, size)  # (n · groups, size)
+        groups = len(rivals) // count
+        place = self.unless_all(rows) if groups == 1 else rows.repeat_interleave(groups)
+        z: Tensor = self.model.encoder(ids=rivals, past=self.borrowed(place), first=self.length, rivals=True)
+        return z.reshape(count, groups * size, -1)[:, :width]
+
+    def unless_all(self, rows: Tensor) -> Tensor | None:
+        """Rows in ascending order, none of them twice, or None where they are all prompts: then nothing is copied."""
+        return None if len(rows) == self.prompts else rows
 
     def states_of_embeddings(self, embeddings: Tensor, rows: Tensor | None = None) -> Tensor:
         """The same for vectors in place of tokens, (N, d) → (N, d), differentiable in them."""

@@ -49,7 +49,7 @@ def slope(prefix: Prefix, proxies: Tensor, target: Tensor, rows: Tensor) -> tupl
     """The MSE of each proxy (N,) and its gradient (N, d). The losses are summed: nothing of one reaches another."""
     with torch.enable_grad():
         e = proxies.detach().requires_grad_(True)
-        losses = (prefix.states_of_embeddings(e, rows) - target).square().mean(dim=1)
+        losses = (prefix.states_of_embeddings(e, prefix.unless_all(rows)) - target).square().mean(dim=1)
         (gradient,) = torch.autograd.grad(losses.sum(), e)
     return losses.detach(), gradient
 

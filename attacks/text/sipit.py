@@ -87,7 +87,7 @@ class Search:
     def try_candidates(self) -> None:
         """Feed each candidate forward; a prompt whose candidate is accepted is done."""
         target = self.target[self.live]
-        states = self.prefix.states_of(self.candidates, self.live)
+        states = self.prefix.states_of(self.candidates, self.prefix.unless_all(self.live))
         losses = (states - target).square().mean(dim=1)
         alike = torch.isclose(states, target, rtol=self.policy.rtol, atol=self.policy.atol).all(dim=1)
         accepted = alike | (losses <= allowed_loss(target, self.policy.tolerance))

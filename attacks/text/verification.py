@@ -60,9 +60,7 @@ def allowed_loss(target: Tensor, tolerance: float) -> Tensor:
 
 def discrete_losses(prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> Tensor:
     """MSE of every token tried, ids (N, K) for the prompts `rows` (N,) with their states (N, d) → (N, K)."""
-    count, width = ids.shape
-    states = prefix.states_of(ids.flatten(), rows.repeat_interleave(width)).view(count, width, -1)
-    return (states - target[:, None]).square().mean(dim=2)
+    return (prefix.states_of_rivals(ids, rows) - target[:, None]).square().mean(dim=2)
 
 
 def try_in_order(

@@ -37,15 +37,33 @@ class Encoder(nn.Module):
         self.base = base
 
     def forward(
-        self, ids: Tensor | None = None, embeddings: Tensor | None = None, past: Cache | None = None, first: int = 0
+        self,
+        ids: Tensor | None = None,
+        embeddings: Tensor | None = None,
+        past: Cache | None = None,
+        first: int = 0,
+        rivals: bool = False,
     ) -> Tensor:
-        """With `past`, keys and values of a prefix, only what follows it is given, from position `first` on."""
+        """With `past`, keys and values of a prefix, only what follows it is given, from position `first` on.
+
+        `rivals` are tokens that all stand at position `first`: each sees the prefix and itself.
+        """
         given = ids if embeddings is None else embeddings
         assert given is not None
         inputs: dict[str, Any] = {"input_ids": ids} if embeddings is None else {"inputs_embeds": embeddings}
-        inputs["position_ids"] = torch.arange(first, first + given.shape[1], device=given.device)[None]
+        if rivals:
+            inputs["position_ids"] = torch.full((1, given.shape[1]), first, device=given.device)
+            inputs["attention_mask"] = itself(given.shape[1], first, given.device).expand(len(given), 1, -1, -1)
+        else:
+            inputs["position_ids"] = torch.arange(first, first + given.shape[1], device=given.device)[None]
         z: Tensor = self.base(**inputs, past_key_values=past, use_cache=past is not None).last_hidden_state
         return z
+
+
+def itself(count: int, prefix: int, device: torch.device) -> Tensor:
+    """What is added to the attention of rivals (count, prefix + count): nothing for the prefix and for itself."""
+    blind = torch.full((count, count), torch.finfo(torch.float32).min, device=device).fill_diagonal_(0.0)
+    return torch.cat([torch.zeros(count, prefix, device=device), blind], dim=1)
 
 
 class Head(nn.Module):

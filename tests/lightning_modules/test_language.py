@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.cache_utils import DynamicCache
 
 from errors import UserError
 from lightning_modules.causal_lm import gpt2_tiny
@@ -60,6 +61,20 @@ def test_a_state_depends_on_the_tokens_before_it_only(kind: str) -> None:
     ids = torch.randint(60, (1, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         assert torch.allclose(split.encoder(ids)[:, :5], split.encoder(ids[:, :5]), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_rivals_see_the_prefix_and_themselves(kind: str) -> None:
+    split = SplitLanguageModel(tiny(kind), "last").eval()
+    prefix, rivals = torch.tensor([[3, 5, 7], [2, 2, 9]]), torch.tensor([[1, 4, 8, 4], [0, 6, 6, 11]])
+    cache = DynamicCache()
+    with torch.no_grad():
+        split.encoder(prefix, past=cache)
+        together = split.encoder(rivals, past=cache, first=3, rivals=True)
+        for row in range(2):
+            for column in range(4):
+                alone = split.encoder(torch.cat([prefix[row], rivals[row, column : column + 1]])[None])[0, -1]
+                assert torch.allclose(together[row, column], alone, atol=1e-5)
 
 
 def test_both_parts_train_the_models_own_weights() -> None:
