@@ -61,8 +61,16 @@ class Channel:
         return z.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[self.dtype]).to(z.dtype)
 
     def spread(self, z: Tensor) -> float:
-        """The root mean square of what the channel adds to an entry; an attacker knows its format and its noise."""
-        size = z.square().mean().sqrt().item()
+        """The root mean square of what the channel added to an entry of the states z that arrived (…, d).
+
+        An attacker knows its format and its noise, and that z² has both in it, the states and the noise.
+
+        Example:
+            >>> sent = torch.full((100, 100), 2.0)
+            >>> round(Channel(noise=1.0).spread(Channel(noise=1.0)(sent)), 1)
+            2.0
+        """
+        size = (z.square().mean() / (1 + self.noise**2)).sqrt().item()
         step = {"fp32": 0.0, "fp16": 2.0**-11, "bf16": 2.0**-8}.get(self.dtype)
         rounding = size * step / 3**0.5 if step is not None else z.abs().amax(dim=-1).mean().item() / 127 / 12**0.5
         return float((rounding**2 + (self.noise * size) ** 2) ** 0.5)
