@@ -44,6 +44,7 @@ class LeakConfig:
         operating_point: of single-commit: fast, baseline or high-accuracy.
         noise: what the channel adds, as a fraction of the states' root mean square.
         dtype: what the channel sends: fp32, fp16, bf16 or int8.
+        observe: whether loss curves and rank trajectories are recorded; false saves a little time.
         candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
@@ -61,6 +62,7 @@ class LeakConfig:
     operating_point: str = "baseline"
     noise: float = 0.0
     dtype: str = "fp32"
+    observe: bool = True
     candidates: int = 0
     seed: int = 0
     device: str = "auto"
@@ -104,9 +106,9 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
     leaked = checked_states(leaked, model)  # before anything is learned about the model
     noise = max(config.channel.spread(z) for z in leaked)
     own = blocks(pydoc().train, tokenizer, OWN_BLOCK).tolist() if config.policy == "hybrid" else []  # anyone has it
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
-        options = {"noise": noise, "candidates": config.candidates or None}
+        options |= {"noise": noise, "candidates": config.candidates or None}
     cache, point = Path(config.cache), config.operating_point
     recovery = inverter_of(config.policy, model, own, cache, config.seed, point, **options).invert(leaked, truth)
     seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.width))

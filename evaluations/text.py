@@ -122,7 +122,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
     victim = TextVictim.of(run, results, config.prompts, dataset, device)
     for policy, settings in asked:
         if not finished(results, policy, settings, config, with_channels=False):
-            results["attacks"][f"text/{policy}"] = attacked(victim, policy, settings, run.folder)
+            results["attacks"][f"text/{policy}"] = attacked(victim, policy, settings, run.folder, config.observe)
             enter(run, results)
         if policy == "hybrid":
             for name in missing_channels(results, config):
@@ -161,11 +161,14 @@ def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]
     return [name for name in dict.fromkeys(config.channels) if name != "fp32" and Channel.named(name).name not in done]
 
 
-def attacked(victim: TextVictim, policy: str, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
+def attacked(
+    victim: TextVictim, policy: str, settings: dict[str, Any], cache: Path, observe: bool = True
+) -> dict[str, Any]:
     """What results.json keeps of one policy on exact states."""
     began = time.perf_counter()
     own = victim.datamodule.train[0].tolist()
-    inverter = inverter_of(policy, victim.model, own, cache, settings["seed"], settings.get("operating_point"))
+    point = settings.get("operating_point")
+    inverter = inverter_of(policy, victim.model, own, cache, settings["seed"], point, observe=observe)
     prepared = time.perf_counter() - began
     truth = victim.truth.tolist()
     recovery = whole(inverter.invert(victim.states, truth), truth)
@@ -196,7 +199,7 @@ def through(victim: TextVictim, channel: Channel, settings: dict[str, Any], cach
     leaked = channel(victim.states, seed)
     noise = channel.spread(leaked)
     own = victim.datamodule.train[0].tolist()
-    inverter = inverter_of("hybrid", victim.model, own, cache, seed, noise=noise)
+    inverter = inverter_of("hybrid", victim.model, own, cache, seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
     useful = measure_utility(victim.module, victim.datamodule, lambda z: channel(z, seed))
     explained = within_noise(noise, victim.model.width)
@@ -230,12 +233,12 @@ def inverter_of(
         cache: where what hybrid learns is kept.
         seed: for whatever is random.
         operating_point: of single-commit.
-        options: of hybrid.
+        options: of the inverter.
     """
     if policy == "single-commit":
-        return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed)
+        return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)
     if policy == "sipit":
-        return Sipit(model, seed=seed)
+        return Sipit(model, seed=seed, **options)
     return Hybrid.prepared(model, own, cache, seed=seed, **options)
 
 

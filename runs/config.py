@@ -110,6 +110,7 @@ class AttackConfig:
         policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
+        observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
         channels: what may happen to hidden states on their way, each tried by hybrid beside exact ones: fp16, bf16 or
             int8, or a number, Gaussian noise as a fraction of the states' root mean square; fp32 alone for none.
         device: where the attacks run: auto, cpu, cuda, cuda:1, …
@@ -124,6 +125,7 @@ class AttackConfig:
     policy: list[str] = not_identity(["hybrid"])
     operating_point: str = not_identity("baseline")
     prompts: int = not_identity(100)
+    observe: bool = not_identity(True)
     channels: list[str] = not_identity(["fp16", "int8", "0.1", "0.3", "1"])
     device: str = not_identity("auto")
 

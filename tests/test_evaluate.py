@@ -19,6 +19,8 @@ import attacks.decoder.attack as decoder_attack
 import evaluations.images as images
 from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.descent import Candidate, Descent
+from attacks.text.proxy import InnerLoop
+from attacks.text.single_commit import OPERATING_POINTS
 from attacks.whitebox import BUDGETS, WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
@@ -45,6 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "perceptual_network", lambda: network)
     monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
     monkeypatch.setattr("metrics.classifier.STEPS", 5)
+    monkeypatch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
     for budget in BUDGETS:
         monkeypatch.setitem(BUDGETS, budget, (5, [Candidate(), Candidate(start="random")]))
         monkeypatch.setitem(decoder_attack.STEPS, budget, 3)

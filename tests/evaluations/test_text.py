@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 import evaluations.text as text
 from attacks.text.channel import Channel
+from attacks.text.proxy import InnerLoop
 from evaluate import evaluate, main
 from runs.checkpoints import load_module
 from runs.config import AttackConfig, TrainConfig
@@ -24,6 +25,12 @@ from train import build_language, train
 from train import main as train_main
 
 FEW = ("--device", "cpu", "--prompts", "6")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operating point of a few steps: what is tested here is not its strength."""
+    monkeypatch.setitem(text.OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
 
 
 @pytest.fixture
@@ -110,6 +117,14 @@ def test_what_is_finished_is_not_repeated_and_a_new_channel_costs_one(
     more = evaluate(run, AttackConfig(attacks=["text"], prompts=2, channels=["fp16", "int8"], device="cpu"))
     assert asked == ["int8"]
     assert more["attacks"]["text/hybrid"]["samples"] == 4, "fewer prompts never replace more"
+
+
+def test_observing_can_be_left_out(run: Run) -> None:
+    argv = ("--policy", "single-commit", "--operating-point", "fast", "--prompts", "1", "--observe", "false")
+    assert main([str(run.folder), "--device", "cpu", *argv]) == 0
+    seen = run.read_results()["attacks"]["text/single-commit"]["observed"]
+    assert not seen.keys() & {"curves", "ranks"}
+    assert seen["cumulative_loss"]
 
 
 def test_a_stopped_attack_leaves_the_results_as_they_were(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
