@@ -16,6 +16,7 @@ import torch.nn.functional as F
 import evaluations.text as text
 from attacks.text.channel import Channel
 from attacks.text.proxy import InnerLoop
+from attacks.text.single_commit import OPERATING_POINTS
 from evaluate import evaluate, main
 from runs.checkpoints import load_module
 from runs.config import AttackConfig, TrainConfig
@@ -30,7 +31,7 @@ FEW = ("--device", "cpu", "--prompts", "6")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operating point of a few steps: what is tested here is not its strength."""
-    monkeypatch.setitem(text.OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
+    monkeypatch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
 
 
 @pytest.fixture
