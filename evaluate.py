@@ -15,6 +15,7 @@ from errors import UserError
 from evaluations.images import evaluate_images
 from evaluations.text import evaluate_text
 from reports.tables import attacks_table
+from reports.text_figures import frontier_figure
 from runs.command_line import add_dataclass, run_command, script_parser
 from runs.config import AttackConfig
 from runs.environment import pick_device
@@ -89,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError("--attacks none leaves nothing to do; name whitebox, decoder or text")
         pick_device(config.device)
         failed: list[str] = []
+        texts: list[dict[str, Any]] = []
         for path in paths:
             try:
                 run = run_at(Path(path))
@@ -100,6 +102,12 @@ def main(argv: list[str] | None = None) -> int:
                 failed.append(str(error))
                 continue
             attacks_table(results, matching_vanilla(run))
+            if "text/hybrid" in results["attacks"]:
+                texts.append(results)
+        if len(texts) > 1:
+            picture = run_at(Path(paths[0])).folder.parent / "text-frontier.png"
+            frontier_figure(texts, picture)
+            print(f"picture  {picture}", flush=True)
         if failed:
             raise UserError(
                 failed[0] if len(paths) == 1 else f"{len(failed)} of {len(paths)} failed: {'; '.join(failed)}"

@@ -119,7 +119,10 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     table.padding = (0, 0, 0, 1)
     for column in ("attack", "EM", "tokens", "similar", "verified", "s/token", "perplexity", "accuracy"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
-    theirs = text_rows(vanilla) if vanilla is not None else {}
+    theirs: dict[str, dict[str, Any]] = {}
+    if vanilla is not None:
+        alike = {k: row for k, row in vanilla["attacks"].items() if comparable(row, results["attacks"].get(k))}
+        theirs = text_rows({**vanilla, "attacks": alike})
     for name, row in text_rows(results).items():
         table.add_row(name, *text_cells(row))
         if name in theirs:

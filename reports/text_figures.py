@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from files import replacing
 from reports.figures import COLOURS, DPI
+from reports.tables import describe_defence
 
 Data = Mapping[str, Any]
 RIGHT, WRONG = COLOURS[:2]
@@ -240,6 +241,32 @@ def observations_figure(data: Data, path: Path) -> None:
             panel(axes, data)
         else:
             axes.set_axis_off()
+    save(figure, path)
+
+
+def frontier_figure(results: Sequence[Data], path: Path) -> None:
+    """How much text comes back against the perplexity that is left, a line a run, from exact states to noise.
+
+    A defence is worth its price where its line lies below the others' at the same perplexity.
+
+    Args:
+        results: of text runs that hybrid was tried on.
+        path: where the picture goes.
+    """
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for index, run in enumerate(results):
+        attack = run["attacks"]["text/hybrid"]
+        points = [(run["utility"]["perplexity"], attack["similarity"]["mean"])]
+        noisy = {name: behind for name, behind in attack["channels"].items() if name.startswith("noise")}
+        points += [(behind["perplexity"], behind["similarity"]["mean"]) for behind in noisy.values()]
+        style: dict[str, Any] = {"marker": "os^Dv"[index // len(COLOURS) % 5], "color": COLOURS[index % len(COLOURS)]}
+        axes.plot(*zip(*sorted(points), strict=True), label=describe_defence(run["defence"]), **style)
+    axes.set(
+        xscale="log", ylim=(0, 1.05), xlabel="perplexity behind the channel", ylabel="similarity of recovered text"
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+    axes.grid(alpha=0.3)
     save(figure, path)
 
 

@@ -181,6 +181,18 @@ def test_the_table_says_what_is_left_of_use_and_of_text(run: Run, capsys: pytest
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_several_runs_are_drawn_against_one_another(
+    run: Run, text_config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(run.folder.parent)
+    other = Path(out) / train(text_config(out=out, lam=0.0, epochs=1))["name"]
+    assert main([str(run.folder), str(other), "--device", "cpu", "--prompts", "2", "--channels", "0.5"]) == 0
+    assert (run.folder.parent / "text-frontier.png").stat().st_size > 10_000
+    shown = capsys.readouterr().out
+    assert "text-frontier.png" in shown
+    assert "  Vanilla" not in shown, "the other run has fewer epochs and is no counterpart"
+
+
 def test_the_hubs_gpt2_is_fine_tuned_and_attacked(gpt2_folder: Path, corpus: Path, tmp_path: Path) -> None:
     """The experiment of GPT-2, with a small model in a folder of the hub's layout, cut after its 6th block."""
     argv = ["--config", "configs/gpt2.yaml", "--network", str(gpt2_folder), "--dataset", str(corpus), "--length", "16"]
