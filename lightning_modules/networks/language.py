@@ -108,6 +108,11 @@ class SplitLanguageModel(nn.Module):
         assert isinstance(embeddings, nn.Embedding)
         self.embeddings = embeddings
         self.width: int = self.embeddings.embedding_dim
+        if (hidden := getattr(model.config, "hidden_size", self.width)) != self.width:
+            raise UserError(
+                f"{type(model).__name__} embeds tokens in {self.width} numbers and has hidden states of {hidden}: "
+                f"what is recovered at the cut does not fit the embeddings"
+            )
         self.vocabulary: int = self.embeddings.num_embeddings
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or 2**31
 

@@ -89,3 +89,10 @@ def test_both_parts_train_the_models_own_weights() -> None:
 def test_a_cut_that_is_none_is_refused(cut: int | str) -> None:
     with pytest.raises(UserError, match=f"must be 0 to 3, last or final; got {cut}"):
         SplitLanguageModel(tiny("gpt2"), cut)
+
+
+def test_embeddings_that_do_not_fit_the_cut_are_refused() -> None:
+    model = tiny("gpt2")
+    model.set_input_embeddings(torch.nn.Embedding(60, 8))
+    with pytest.raises(UserError, match="embeds tokens in 8 numbers and has hidden states of 16"):
+        SplitLanguageModel(model, 1)
