@@ -17,10 +17,9 @@ from attacks.text.recovery import Recovery
 from datamodules.text import pydoc
 from datamodules.tokens import TextTokenizer, blocks
 from errors import UserError, first_line
-from evaluations.text import inverter_of
+from evaluations.text import inverter_of, scores_of
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
-from metrics.text import exact_match, similarity, token_accuracy
 from runs.checkpoints import load_module
 from runs.config import OPERATING_POINTS, POLICIES
 from runs.environment import environment, pick_device
@@ -121,7 +120,11 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         "observed": seen,
         "environment": environment(device, config.seed, sum(recovery.seconds.values())),
     }
-    return results if truth is None else results | scores_of(recovery, truth, tokenizer)
+    if truth is not None:
+        scores = scores_of(recovery, truth, tokenizer)
+        results |= {"truth": [tokenizer.decode(ids) for ids in truth]}
+        results |= {name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")}
+    return results
 
 
 def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
@@ -137,17 +140,6 @@ def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTo
         }
         for ids, verified, losses, first in columns
     ]
-
-
-def scores_of(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:
-    """How much of the text came back, where it is known."""
-    ours, true = ([tokenizer.decode(ids) for ids in each] for each in (recovery.tokens, truth))
-    return {
-        "truth": true,
-        "em": exact_match(recovery.tokens, truth).mean().item(),
-        "token_accuracy": token_accuracy(recovery.tokens, truth).mean().item(),
-        "similarity": similarity(ours, true).mean().item(),
-    }
 
 
 def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextTokenizer, str]:

@@ -43,8 +43,8 @@ NEAREST_TOKENS = 1024  # so many of them
 
 
 @dataclasses.dataclass
-class TextVictim:
-    """A trained text run: its model and tokenizer, what its client sends for test prompts, and text of its own kind.
+class TextCase:
+    """A text run under attack: its model and tokenizer, what its client sends, and text of its own kind.
 
     Args:
         module: the split language model and its defence.
@@ -59,8 +59,8 @@ class TextVictim:
     count: int
 
     @classmethod
-    def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextVictim:
-        """The victim in a run's folder."""
+    def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextCase:
+        """The case in a run's folder."""
         module = load_module(run.checkpoint).to(device)
         tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
         config = results["config"]
@@ -119,14 +119,14 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         return results
     device = pick_device(config.device)
     reproducible()
-    victim = TextVictim.of(run, results, config.prompts, dataset, device)
+    case = TextCase.of(run, results, config.prompts, dataset, device)
     for policy, settings in asked:
         if not finished(results, policy, settings, config, with_channels=False):
-            results["attacks"][f"text/{policy}"] = attacked(victim, policy, settings, run.folder, config.observe)
+            results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, run.folder, config.observe)
             enter(run, results)
         if policy == "hybrid":
             for name in missing_channels(results, config):
-                record = through(victim, Channel.named(name), settings, run.folder)
+                record = through(case, Channel.named(name), settings, run.folder)
                 results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
                 enter(run, results)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], run.folder / f"text-{policy}.png")
@@ -162,50 +162,50 @@ def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]
 
 
 def attacked(
-    victim: TextVictim, policy: str, settings: dict[str, Any], cache: Path, observe: bool = True
+    case: TextCase, policy: str, settings: dict[str, Any], cache: Path, observe: bool = True
 ) -> dict[str, Any]:
     """What results.json keeps of one policy on exact states."""
     began = time.perf_counter()
-    own = victim.datamodule.train[0].tolist()
+    own = case.datamodule.train[0].tolist()
     point = settings.get("operating_point")
-    inverter = inverter_of(policy, victim.model, own, cache, settings["seed"], point, observe=observe)
+    inverter = inverter_of(policy, case.model, own, cache, settings["seed"], point, observe=observe)
     prepared = time.perf_counter() - began
-    truth = victim.truth.tolist()
-    recovery = whole(inverter.invert(victim.states, truth), truth)
-    available = len(first_tokens(victim.datamodule.corpus.test, victim.tokenizer, victim.truth.shape[1]))
+    truth = case.truth.tolist()
+    recovery = whole(inverter.invert(case.states, truth), truth)
+    available = len(first_tokens(case.datamodule.corpus.test, case.tokenizer, case.truth.shape[1]))
     return {
-        **scores_of(recovery, truth, victim.tokenizer),
+        **scores_of(recovery, truth, case.tokenizer),
         "verified": recovery.verified_share,
-        "margin": victim.margin,
+        "margin": case.margin,
         "seconds_per_token": recovery.seconds_per_token["total"],
         "seconds": sum(recovery.seconds.values()),
         "preparation": round(prepared, 2),
         "residual": mean(recovery.residual),
-        "observed": observed(recovery, truth, victim.tokenizer.token),
-        "recovered": in_words(recovery, truth, victim.tokenizer),
+        "observed": observed(recovery, truth, case.tokenizer.token),
+        "recovered": in_words(recovery, truth, case.tokenizer),
         "channels": {},
         "inputs": list(range(len(truth))),
         "samples": len(truth),
         "available": available,
         "settings": settings,
         "format": FORMAT,
-        "environment": environment(victim.module.device, settings["seed"], time.perf_counter() - began),
+        "environment": environment(case.module.device, settings["seed"], time.perf_counter() - began),
     }  # fmt: skip
 
 
-def through(victim: TextVictim, channel: Channel, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
+def through(case: TextCase, channel: Channel, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
     """What is left of utility and of text behind a channel whose format and noise the attacker knows."""
-    seed, truth = settings["seed"], victim.truth.tolist()
-    leaked = channel(victim.states, seed)
+    seed, truth = settings["seed"], case.truth.tolist()
+    leaked = channel(case.states, seed)
     noise = channel.spread(leaked)
-    own = victim.datamodule.train[0].tolist()
-    inverter = inverter_of("hybrid", victim.model, own, cache, seed, noise=noise, observe=False)
+    own = case.datamodule.train[0].tolist()
+    inverter = inverter_of("hybrid", case.model, own, cache, seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
-    useful = measure_utility(victim.module, victim.datamodule, lambda z: channel(z, seed))
-    explained = within_noise(noise, victim.model.width)
+    useful = measure_utility(case.module, case.datamodule, lambda z: channel(z, seed))
+    explained = within_noise(noise, case.model.width)
     seen = observed(recovery, truth, explained=explained)
     return {
-        **scores_of(recovery, truth, victim.tokenizer),
+        **scores_of(recovery, truth, case.tokenizer),
         "verified": recovery.verified_share,
         "seconds_per_token": recovery.seconds_per_token["total"],
         "perplexity": useful.perplexity,

@@ -110,9 +110,9 @@ def test_what_is_finished_is_not_repeated_and_a_new_channel_costs_one(
     asked: list[str] = []
     through = text.through
 
-    def noted(victim: text.TextVictim, channel: Channel, *rest: Any) -> dict[str, Any]:
+    def noted(case: text.TextCase, channel: Channel, *rest: Any) -> dict[str, Any]:
         asked.append(channel.name)
-        return through(victim, channel, *rest)
+        return through(case, channel, *rest)
 
     monkeypatch.setattr(text, "through", noted)
     more = evaluate(run, AttackConfig(attacks=["text"], prompts=2, channels=["fp16", "int8"], device="cpu"))
