@@ -265,6 +265,9 @@ def frontier_figure(results: Sequence[Data], path: Path) -> None:
     axes.set(
         xscale="log", ylim=(0, 1.05), xlabel="perplexity behind the channel", ylabel="similarity of recovered text"
     )
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
     axes.grid(alpha=0.3)
     save(figure, path)
