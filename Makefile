@@ -42,6 +42,7 @@ bench: setup
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/whitebox.py
 	$(RUN) benchmarks/text_inversion.py
+	$(RUN) benchmarks/gradients.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

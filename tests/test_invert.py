@@ -191,7 +191,7 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'python invert.py text --model smollm2 --text "The launch code is 7319."' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argv", readme_commands("invert.py"), ids=" ".join)
+@pytest.mark.parametrize("argv", [argv for argv in readme_commands("invert.py") if argv[0] == "text"], ids=" ".join)
 def test_a_command_of_the_readme_runs(argv: list[str], text_run: Path, tmp_path: Path) -> None:
     """As written, but on a small model, which was cut after its 2nd block."""
     instead = {"--model": str(text_run), "--layer": "2"}

@@ -1,0 +1,76 @@
+"""Levenberg-Marquardt on many small least-squares problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PATIENCE = 8  # steps without progress after which a problem is left
+
+
+@dataclass(frozen=True)
+class System:
+    """Least-squares problems at R points of n unknowns each.
+
+    Args:
+        cost: half the sum of squares (R,).
+        slope: its gradient (R, n).
+        curvature: JᵀJ, the Gauss-Newton matrices (R, n, n).
+    """
+
+    cost: Tensor
+    slope: Tensor
+    curvature: Tensor
+
+    def of(self, chosen: Tensor) -> System:
+        """The chosen problems (R,) alone."""
+        return System(self.cost[chosen], self.slope[chosen], self.curvature[chosen])
+
+    def where(self, chosen: Tensor, other: System) -> System:
+        """This system at the chosen points (R,), the other one elsewhere."""
+        return System(
+            torch.where(chosen, self.cost, other.cost),
+            torch.where(chosen[:, None], self.slope, other.slope),
+            torch.where(chosen[:, None, None], self.curvature, other.curvature),
+        )
+
+
+def levenberg_marquardt(
+    system: Callable[[Tensor], System], start: Tensor, steps: int, floor: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Where each start ends (R, n), and its cost there (R,). A step that makes things worse is not taken.
+
+    Args:
+        system: the problems at points (R, n).
+        start: where to begin (R, n).
+        steps: the most steps.
+        floor: the cost at which a problem is solved.
+    """
+    ended, costs = start.clone(), torch.empty_like(start[:, 0])
+    live, at, now = torch.arange(len(start), device=start.device), start, system(start)
+    damping, idle = torch.full_like(now.cost, 1e-3), torch.zeros_like(now.cost)
+    for _ in range(steps):
+        trial = at - step(now, damping)
+        then = system(trial)
+        better = (then.cost < now.cost) & then.slope.isfinite().all(dim=1)
+        idle = torch.where(better & (then.cost < now.cost * (1 - 1e-3)), 0, idle + 1)
+        at, now = torch.where(better[:, None], trial, at), then.where(better, now)
+        damping = torch.where(better, damping / 5, damping * 4).clamp(1e-15, 1e12)
+        ended[live], costs[live] = at, now.cost
+        going = (now.cost > floor) & (idle < PATIENCE)
+        if not going.any():
+            break
+        live, at, now = live[going], at[going], now.of(going)
+        damping, idle = damping[going], idle[going]
+    return ended, costs
+
+
+def step(system: System, damping: Tensor) -> Tensor:
+    """(JᵀJ + damping·diag(JᵀJ))⁻¹·slope of each problem (R, n); a touch of the identity keeps null directions still."""
+    scale = system.curvature.diagonal(dim1=1, dim2=2).clamp_min(0.0)
+    ridge = damping[:, None] * scale + 1e-14 * scale.amax(dim=1, keepdim=True) + 1e-300
+    move: Tensor = torch.linalg.solve_ex(system.curvature + torch.diag_embed(ridge), system.slope)[0]
+    return move.nan_to_num(0.0, 0.0, 0.0)

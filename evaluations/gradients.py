@@ -1,0 +1,377 @@
+"""A training batch out of one gradient: of a federated round that is played here, or of one that leaked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.gradients.activations import ACTIVATIONS, Activation, as_activation
+from attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient, gain, reconstruct_deep
+from attacks.gradients.defences import clipped, noisy, pruned
+from attacks.gradients.federated import BIAS, Gradient
+from attacks.gradients.hermite import plan
+from attacks.gradients.moments import SOURCES
+from attacks.gradients.reconstruct import SUBSPACES, Estimate, Recovered
+from datamodules import load
+from datamodules.tensors import scaled
+from errors import UserError, first_line
+from metrics.gradients import BatchScore, batch_score
+from runs.config import root_of
+from runs.environment import environment, pick_device
+
+DIM, BATCH = 50, 2  # of a synthetic round, as in the paper
+INPUTS = ("basis", "sphere")
+OF_A_ROUND = ("dataset", "inputs", "same_label", "dim", "width", "depth", "bias", "noise", "clip", "prune")
+TENSORS = ("w", "a", "grad_w", "grad_a")
+KEYS = (*TENSORS, "bias", "inner", "x", "y")
+RIGHT = 0.5  # labels differ by 1 or more
+
+
+@dataclass
+class GradientConfig:
+    """One gradient, inverted.
+
+    Args:
+        activation: square-cubic, tanh, sigmoid, relu, leaky-relu, gelu, silu or softplus.
+        width: m, how many hidden units.
+        dim: d, how long a synthetic sample is; default: 50.
+        batch: B, how many samples; default: 2, or with --states counted, which noise does not allow.
+        depth: layers, the last one included: 2 is the plain network, more are Algorithm 2.
+        dataset: mnist, mnist-5k, fashion-mnist, … or an .npz file, flattened and scaled to unit norm; default:
+            synthetic samples with labels 1 and -1.
+        data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
+        inputs: synthetic samples: basis (e_1, e_2, …, as in the paper) or sphere (random unit vectors).
+        same_label: whether all samples of a dataset are of one class; else of as many as there are.
+        bias: of the last layer: large, so that all residues have one sign (Remark 1).
+        noise: Gaussian, added by the client, as a fraction of the gradient's root mean square.
+        clip: the norm that the client scales its gradient down to; the attacker then knows which labels occur.
+        prune: the fraction of the gradient's smallest entries that the client sets to 0.
+        source: the part of the gradient whose moments the tensor stage takes: w (better) or a.
+        subspace: of the tensor stage: span of the gradient's rows (exact), or moment, as in the paper.
+        norm: the samples' norm where the attacker knows it; relu and leaky-relu hide it, and 1 is taken.
+        tensor_only: whether to stop after the tensor stage, as the paper does; else least squares makes it exact.
+        states: a leaked gradient instead, in a .pt file: a dict of the tensors w (m, d), a (m,), grad_w (m, d) and
+            grad_a (m,), and where there are any, the number bias, the list inner of a deep network's first layers
+            (w and grad_w are then (m, 2d)), and the truth x (B, d) and y (B,), for scores only.
+        seed: everything random follows from it.
+        device: auto, cpu, cuda, cuda:1, …
+        out: a .json file for what was recovered.
+        figure: a .png file with the samples, recovered beside original.
+    """
+
+    activation: str = "tanh"
+    width: int = 5000
+    dim: int | None = None
+    batch: int | None = None
+    depth: int = 2
+    dataset: str | None = None
+    data_root: str | None = None
+    inputs: str = "basis"
+    same_label: bool = False
+    bias: float = BIAS
+    noise: float = 0.0
+    clip: float | None = None
+    prune: float = 0.0
+    source: str = "w"
+    subspace: str = "span"
+    norm: float | None = None
+    tensor_only: bool = False
+    states: str | None = None
+    seed: int = 0
+    device: str = "auto"
+    out: str | None = None
+    figure: str | None = None
+
+    def __post_init__(self) -> None:
+        among = {"activation": tuple(ACTIVATIONS), "inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES}
+        for name, known in among.items():
+            if getattr(self, name) not in known:
+                raise UserError(f"--{name} must be one of {', '.join(known)}; got {getattr(self, name)}")
+        plan(self.sigma)  # linear and quadratic are refused here, with the reason
+        for name, least in {"width": 1, "dim": 1, "batch": 1, "depth": 2, "seed": 0}.items():
+            given = getattr(self, name)
+            if given is not None and given < least:
+                raise UserError(f"--{name} must be at least {least}; got {given}")
+        self.check_numbers()
+        self.check_round()
+        for flag, file in (("out", self.out), ("figure", self.figure)):
+            if file is not None and not Path(file).resolve().parent.is_dir():
+                raise UserError(f"--{flag} {file}: its folder is not there")
+
+    @property
+    def sigma(self) -> Activation:
+        """σ."""
+        return as_activation(self.activation)
+
+    def check_numbers(self) -> None:
+        """Refuse levels that mean nothing."""
+        if not math.isfinite(self.bias):
+            raise UserError(f"--bias must be a finite number; got {self.bias:g}")
+        if not 0 <= self.noise < math.inf:
+            raise UserError(f"--noise must be a number of at least 0; got {self.noise:g}")
+        if not 0 <= self.prune < 1:
+            raise UserError(f"--prune must be at least 0 and below 1; got {self.prune:g}")
+        for flag, level in (("clip", self.clip), ("norm", self.norm)):
+            if level is not None and not 0 < level < math.inf:
+                raise UserError(f"--{flag} must be positive; got {level:g}")
+
+    def check_round(self) -> None:
+        """Refuse flags of a round that is not played, and a batch that cannot be independent."""
+        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        changed = [name for name in OF_A_ROUND if getattr(self, name) != defaults[name]]
+        if self.states is not None and changed:
+            raise UserError(f"--states holds a whole round: leave --{changed[0].replace('_', '-')} out")
+        if self.dataset is not None and (self.dim is not None or self.inputs != "basis"):
+            raise UserError("--dataset brings its own samples: leave --dim and --inputs out")
+        if self.same_label and self.dataset is None:
+            raise UserError("--same-label chooses among a dataset's samples: give --dataset")
+        if self.states is None and self.dataset is None and (self.batch or BATCH) > (self.dim or DIM):
+            raise UserError(
+                f"--batch {self.batch or BATCH} is larger than --dim {self.dim or DIM}: "
+                "the samples cannot be independent"
+            )
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is known of the samples beside themselves.
+
+    Args:
+        name: of the dataset.
+        source: where it came from.
+        shape: of an image (C, H, W); empty for vectors.
+        labels: which can occur.
+    """
+
+    name: str
+    source: str
+    shape: list[int] = field(default_factory=list)
+    labels: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A federated round, and the truth where it is known.
+
+    Args:
+        weights: what the server sent.
+        gradient: what the client sent back, shaped as the weights.
+        truth: the samples (B, d) and labels (B,), for scores only.
+        data: what the samples are.
+    """
+
+    weights: DeepWeights
+    gradient: DeepWeights
+    truth: tuple[Tensor, Tensor] | None
+    data: Data
+
+
+def invert_gradient(config: GradientConfig) -> dict[str, Any]:
+    """What was recovered, and whether to believe it; with the true batch known, how far it is from it."""
+    device = double_device(config.device)
+    began = time.perf_counter()
+    played = leaked_round(config, device) if config.states is not None else played_round(config, device)
+    data, seconds = played.data, {"client": time.perf_counter() - began}
+    batch = config.batch or (len(played.truth[1]) if config.states is None and played.truth else None)
+    recovered = reconstruct_deep(
+        played.gradient, played.weights, config.sigma,
+        batch=batch, seed=config.seed, polish=not config.tensor_only, source=config.source, subspace=config.subspace,
+        norm=config.norm, labels=data.labels if config.clip is not None else None,
+    )  # fmt: skip
+    seconds |= recovered.seconds
+    stages: dict[str, Estimate] = {"tensor": recovered.tensor}
+    if not config.tensor_only:
+        stages["polished"] = recovered
+    results: dict[str, Any] = {
+        "network": network_of(played.weights, config.activation),
+        "data": {"name": data.name, "source": data.source, "shape": data.shape, "batch": len(recovered.y)},
+        "config": dataclasses.asdict(config),
+        "verdict": recovered.verdict,
+        "residual": recovered.residual,
+        "unknown": list(recovered.unknown),
+        "recovered": {name: in_numbers(stage, played.truth, recovered) for name, stage in stages.items()},
+        "seconds": seconds | {"attack": sum(recovered.seconds.values())},
+        "environment": environment(device, config.seed, sum(seconds.values())),
+    }
+    if played.truth is not None:
+        results["truth"] = {"x": played.truth[0].tolist(), "y": played.truth[1].tolist()}
+    return results
+
+
+def double_device(name: str) -> torch.device:
+    """The device of a name, if it computes in double precision: `auto` takes the CPU where the accelerator does not."""
+    device = pick_device(name)
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError) as error:  # Apple's
+        if name != "auto":
+            raise UserError(f"--device {name} does not compute in double precision; try cpu") from error
+        return torch.device("cpu")
+    return device
+
+
+def network_of(weights: DeepWeights, activation: str) -> dict[str, Any]:
+    """A network in words."""
+    width, inputs = weights.last.shape
+    dim = inputs // 2 if weights.inner else inputs
+    return {
+        "activation": activation,
+        "width": width,
+        "dim": dim,
+        "depth": len(weights.inner) + 2,
+        "bias": weights.bias,
+    }
+
+
+def in_numbers(stage: Estimate, truth: tuple[Tensor, Tensor] | None, recovered: Recovered) -> dict[str, Any]:
+    """A stage's batch, in the order of the true one where that is known, with its scores."""
+    numbers: dict[str, Any] = {"x": stage.x.tolist(), "y": stage.y.tolist(), "residual": stage.residual}
+    if truth is None:
+        return numbers
+    sign, scale = ("sign" in recovered.unknown), ("scale" in recovered.unknown)
+    score = batch_score(stage.x, stage.y, *truth, up_to_sign=sign, up_to_scale=scale)
+    return numbers | scores_of(score, stage)
+
+
+def scores_of(score: BatchScore, stage: Estimate) -> dict[str, Any]:
+    """How far a batch is from the true one."""
+    return {
+        "x": (score.sign[:, None] * stage.x[score.order]).tolist(),
+        "y": stage.y[score.order].tolist(),
+        "rms": score.rms,
+        "error": score.error.tolist(),
+        "worst": float(score.error.max()),
+        "label_error": score.labels.tolist(),
+        "labels_right": float((score.labels < RIGHT).double().mean()),
+    }
+
+
+def played_round(config: GradientConfig, device: torch.device) -> Round:
+    """The round that a config describes: the client's batch, its gradient, and what the client does to it."""
+    if config.dataset is None:
+        x, y = synthetic_batch(config)
+        data = Data(f"synthetic ({config.inputs})", "drawn", [], [1.0, -1.0])
+    else:
+        x, y, data = images_of(config)
+    if len(x) > x.shape[1]:
+        raise UserError(
+            f"--batch {len(x)} is larger than the dimension {x.shape[1]}: the samples cannot be independent"
+        )
+    plain = chosen_deep_weights(x.shape[1], config.width, config.depth, config.sigma, config.seed + 1, config.bias)
+    weights = replace(
+        plain, inner=tuple(w.to(device) for w in plain.inner), last=plain.last.to(device), a=plain.a.to(device)
+    )
+    x, y = x.to(weights.last), y.to(weights.last)
+    gradient = defended(deep_gradient(x, y, weights, config.sigma), config)
+    return Round(weights, gradient, (x, y), data)
+
+
+def synthetic_batch(config: GradientConfig) -> tuple[Tensor, Tensor]:
+    """Unit vectors (B, d) and labels 1, −1, 1, … (B,)."""
+    batch, dim = config.batch or BATCH, config.dim or DIM
+    y = torch.where(torch.arange(batch) % 2 == 0, 1.0, -1.0).double()
+    if config.inputs == "basis":
+        return torch.eye(batch, dim, dtype=torch.float64), y
+    x = torch.randn(batch, dim, generator=torch.Generator().manual_seed(config.seed), dtype=torch.float64)
+    return x / torch.linalg.vector_norm(x, dim=1, keepdim=True), y
+
+
+def images_of(config: GradientConfig) -> tuple[Tensor, Tensor, Data]:
+    """Training images (B, d) of unit norm, their classes (B,), and what they are.
+
+    One of every class in turn, or all of the same class.
+    """
+    arrays, batch = load(config.dataset, root_of(config.data_root), config.seed), config.batch or BATCH
+    generator = torch.Generator().manual_seed(config.seed)
+    classes = torch.randperm(arrays.classes, generator=generator).tolist()
+    queues = [(arrays.y_train == c).nonzero()[:, 0] for c in (classes[:1] if config.same_label else classes)]
+    queues = [queue[torch.randperm(len(queue), generator=generator)] for queue in queues]
+    rounds = max(len(queue) for queue in queues)
+    picked = [int(queue[turn]) for turn in range(rounds) for queue in queues if turn < len(queue)][:batch]
+    if len(picked) < batch:
+        raise UserError(f"--batch {batch}: {arrays.name} has only {len(picked)} such samples")
+    images = scaled(arrays.x_train[picked]).double()
+    x = images.flatten(1)
+    size = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    if not (size > 0).all():
+        raise UserError(
+            f"--dataset {config.dataset}: a sample is 0 everywhere and cannot be scaled; try another --seed"
+        )
+    shape = list(images.shape[1:]) if images.ndim == 4 else []
+    data = Data(arrays.name, arrays.source, shape, [float(c) for c in range(arrays.classes)])
+    return x / size, arrays.y_train[picked].double(), data
+
+
+def defended(gradient: DeepWeights, config: GradientConfig) -> DeepWeights:
+    """The gradient as it leaves the client: clipped, then noisy, then pruned."""
+    sent = Gradient(gradient.a, gradient.last)
+    sent = sent if config.clip is None else clipped(sent, config.clip)
+    sent = noisy(sent, config.noise, config.seed + 2) if config.noise else sent
+    sent = pruned(sent, config.prune) if config.prune else sent
+    return replace(gradient, a=sent.a, last=sent.w)
+
+
+def leaked_round(config: GradientConfig, device: torch.device) -> Round:
+    """The round in a file; tensors only, nothing that runs."""
+    path = Path(str(config.states))
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # truncated, a pickle that wants to run something, no such file
+        raise UserError(f"--states {path} cannot be read as tensors ({first_line(error)})") from error
+    held = {name: value.to(device) for name, value in checked_states(loaded, path).items()}
+    bias = held.pop("bias", torch.tensor(0.0))
+    inner = tuple(held[name] for name in sorted(name for name in held if name.startswith("inner.")))
+    weights = DeepWeights(inner, held["w"], held["a"], float(bias), gain(config.sigma) if inner else 1.0)
+    if inner:
+        check_inner(weights, config.sigma, path)
+    truth = (held["x"].flatten(1), held["y"].flatten()) if {"x", "y"} <= set(held) else None
+    if truth is not None and truth[0].shape[1] != network_of(weights, config.activation)["dim"]:
+        raise UserError(f"--states {path}: x is {tuple(truth[0].shape)}, which is not what w (m, d) takes")
+    return Round(weights, DeepWeights((), held["grad_w"], held["grad_a"], 0.0), truth, Data(path.name, "leaked"))
+
+
+def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
+    """What a file holds, in double precision, by name; the layers of `inner` as inner.000, inner.001, …"""
+    if not isinstance(loaded, dict) or not set(TENSORS) <= set(loaded):
+        raise UserError(f"--states {path} must hold a dict with the tensors {', '.join(TENSORS)}; see --help")
+    if unknown := sorted(str(key) for key in set(loaded) - set(KEYS)):
+        raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}")
+    layers = loaded.pop("inner", [])
+    if not isinstance(layers, list | tuple):
+        raise UserError(f"--states {path}: inner must be a list of tensors")
+    held = loaded | {f"inner.{number:03}": layer for number, layer in enumerate(layers)}
+    if isinstance(held.get("bias"), int | float):
+        held["bias"] = torch.tensor(float(held["bias"]))
+    for name, value in held.items():
+        if not isinstance(value, Tensor) or value.is_complex() or (name == "bias" and value.numel() != 1):
+            raise UserError(f"--states {path}: {name} must be {'a number' if name == 'bias' else 'a real tensor'}")
+        if not torch.isfinite(value).all():
+            raise UserError(f"--states {path}: {name} holds NaN or infinity")
+    rows = held["w"].shape[:1]
+    expected = {"w": (*rows, *held["w"].shape[1:2], *[1] * (2 - held["w"].ndim)), "a": rows, "grad_a": rows}
+    for name, shape in (expected | {"grad_w": expected["w"]}).items():
+        if held[name].shape != shape:
+            raise UserError(
+                f"--states {path}: {name} is {tuple(held[name].shape)}; w and grad_w must be (m, d), a and grad_a (m,)"
+            )
+    return {name: value.double() for name, value in held.items()}
+
+
+def check_inner(weights: DeepWeights, sigma: Activation, path: Path) -> None:
+    """Refuse deep weights other than Algorithm 2's: through others, the first layers cannot be undone."""
+    dim = weights.last.shape[1] // 2
+    ours = chosen_deep_weights(dim, 1, len(weights.inner) + 2, sigma).inner
+    halves = weights.last[:, :dim], weights.last[:, dim:]
+    same = all(
+        theirs.shape == layer.shape and torch.allclose(theirs.cpu(), layer, atol=1e-6)
+        for theirs, layer in zip(weights.inner, ours, strict=True)
+    )
+    if not same or 2 * dim != weights.last.shape[1] or not torch.allclose(halves[0], -halves[1], atol=1e-6):
+        raise UserError(f"--states {path}: a deep network's weights must be those of Algorithm 2")

@@ -1,0 +1,150 @@
+"""`invert.py gradient` as a user meets it: every example of its help, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.image import imread
+
+from attacks.gradients.activations import as_activation
+from attacks.gradients.federated import chosen_weights, client_gradient
+from invert import GRADIENT_EXAMPLES, main
+from tests.conftest import readme_commands, refused_by
+
+README = [argv[1:] for argv in readme_commands("invert.py") if argv[0] == "gradient"]
+EXAMPLES = [
+    shlex.split(line.split("    ")[0])[3:] for line in GRADIENT_EXAMPLES.replace("\n  ", "\n").strip().splitlines()
+]
+
+
+def gradient(*argv: Any) -> int:
+    return main(["gradient", "--device", "cpu", *map(str, argv)])
+
+
+def leak(path: Path, x: torch.Tensor, **changed: Any) -> Path:
+    """A leak through tanh of samples (B, 12)."""
+    weights = chosen_weights(12, 600, seed=1)
+    y = torch.arange(len(x)).double()
+    sent = client_gradient(x, y, weights, as_activation("tanh"))
+    held = {"w": weights.w, "a": weights.a, "bias": weights.bias, "grad_w": sent.w, "grad_a": sent.a, **changed}
+    torch.save(held, path / "gradient.pt")
+    return path / "gradient.pt"
+
+
+@pytest.mark.parametrize("argv", [*EXAMPLES, *README], ids=" ".join)
+def test_an_example_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, npz: Any) -> None:
+    """As written, but on a small network and, for a dataset that may not be here, on small images."""
+    monkeypatch.chdir(tmp_path)
+    leak(tmp_path, torch.eye(2, 12, dtype=torch.float64))
+    small = {"--width": "800", "--dataset": str(npz(classes=4))}
+    argv = [small.get(before, argument) for before, argument in zip(["", *argv], argv, strict=False)]
+    assert gradient(*argv) == 0
+    for flag in ("--out", "--figure"):
+        if flag in argv:
+            assert Path(argv[argv.index(flag) + 1]).stat().st_size > 0
+
+
+def test_the_result_is_printed_written_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, figure = tmp_path / "found.json", tmp_path / "found.png"
+    assert gradient("--width", 600, "--dim", 12, "--out", out, "--figure", figure) == 0
+    shown = capsys.readouterr().out
+    assert "polished" in shown
+    assert "exact" in shown
+    found = json.loads(out.read_text())
+    assert found["recovered"]["polished"]["worst"] < 1e-9
+    assert found["environment"]["seed"] == 0
+    assert imread(figure)[..., :3].min() < 0.5
+
+
+def test_a_leak_is_inverted_without_its_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    states = leak(tmp_path, torch.eye(3, 12, dtype=torch.float64))
+    assert gradient("--states", states, "--figure", tmp_path / "found.png") == 0
+    shown = capsys.readouterr().out
+    assert "B = 3" in shown
+    assert "exact" in shown
+
+
+def test_a_width_that_is_small_is_warned_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gradient("--width", 20, "--dim", 12, "--batch", 4) == 0
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines == ["warning: a width of 20 is small for 4 samples: recovery needs about 32"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--batch", "51"], "--batch 51 is larger than --dim 50"),
+        (["--batch", "0"], "--batch must be at least 1"),
+        (["--batch", "many"], "many"),
+        (["--width", "2"], "a width of 2 cannot determine 2 samples"),
+        (["--depth", "1"], "--depth must be at least 2"),
+        (["--activation", "swish"], "--activation must be one of square-cubic, tanh"),
+        (["--activation", "linear"], "is linear: the gradient holds only"),
+        (["--activation", "quadratic"], "the samples are not identifiable"),
+        (["--noise", "-1"], "--noise must be a number of at least 0"),
+        (["--noise", "nan"], "--noise must be"),
+        (["--bias", "inf"], "--bias must be a finite number"),
+        (["--clip", "0"], "--clip must be positive"),
+        (["--prune", "1"], "--prune must be at least 0 and below 1"),
+        (["--norm", "-1"], "--norm must be positive"),
+        (["--source", "b"], "--source must be one of w, a"),
+        (["--subspace", "all"], "--subspace must be one of span, moment"),
+        (["--inputs", "cube"], "--inputs must be one of basis, sphere"),
+        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--same-label"], "give --dataset"),
+        (["--dataset", "mnist-5k", "--dim", "3"], "leave --dim and --inputs out"),
+        (["--dataset", "mist-5k"], "did you mean mnist-5k?"),
+        (["--states", "nowhere.pt"], "--states nowhere.pt cannot be read"),
+        (["--states", "nowhere.pt", "--noise", "1"], "leave --noise out"),
+        (["--device", "warp"], "--device warp"),
+        (["--out", "nowhere/found.json"], "its folder is not there"),
+        (["--text", "a"], "--text"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_one_line(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused_by(main, capsys, says, "gradient", *argv)
+
+
+DEPENDENT = torch.eye(1, 12, dtype=torch.float64) * torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+FINE = torch.eye(2, 12, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("x", "changed", "says"),
+    [
+        (DEPENDENT, {}, "the samples are linearly dependent"),
+        (FINE, {"grad_w": torch.ones(600, 11)}, "grad_w is (600, 11)"),
+        (FINE, {"grad_w": torch.full((600, 12), torch.nan)}, "grad_w holds NaN"),
+        (FINE, {"grad_w": torch.zeros(600, 12)}, "the gradient is 0"),
+        (FINE, {"grad_w": torch.randn(600, 12, generator=torch.Generator().manual_seed(0))}, ""),
+    ],
+    ids=["dependent", "shape", "NaN", "zero", "not a gradient"],
+)
+def test_a_gradient_that_cannot_be_inverted_is_one_line(
+    x: torch.Tensor, changed: dict[str, Any], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = leak(tmp_path, x, **changed)
+    if says:
+        refused_by(main, capsys, says, "gradient", "--states", str(states), "--batch", "2")
+        return
+    assert gradient("--states", states, "--batch", 2) == 0
+    assert "not recovered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["gradient", "--help"]], ids=" ".join)
+def test_help_shows_the_examples(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(argv)
+    shown = capsys.readouterr().out
+    assert GRADIENT_EXAMPLES in shown
+    assert ("--activation" in shown.split("examples:")[0]) == (argv[0] == "gradient")
+
+
+def test_a_wrong_first_word_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    refused_by(main, capsys, "the first word must be text or gradient; got gradients", "gradients")
