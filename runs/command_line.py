@@ -172,6 +172,13 @@ def one_line(error: BaseException) -> str:
     if wrong_type:
         key, kind, value = wrong_type.groups()
         return f"--{key.replace('_', '-')} must be {KINDS.get(kind, kind)}; got {value}"
+    none_of = re.fullmatch(
+        r'Parser key "([\w.]+)": Does not validate .*?Subtypes: \[(.*?)\] .*Given value: (.*)', message
+    )
+    if none_of:
+        key, kinds, value = none_of.groups()
+        named = [KINDS.get(kind, kind) for kind in re.findall(r"'(\w+)'", kinds) if kind != "NoneType"]
+        return f"--{key.replace('_', '-')} must be {' or '.join(named)}; got {value}"
     return message
 
 

@@ -80,7 +80,7 @@ def test_a_width_that_is_small_is_warned_of_in_one_line(capsys: pytest.CaptureFi
     [
         (["--batch", "51"], "--batch 51 is larger than --dim 50"),
         (["--batch", "0"], "--batch must be at least 1"),
-        (["--batch", "many"], "many"),
+        (["--batch", "many"], "--batch must be a whole number; got many"),
         (["--width", "2"], "a width of 2 cannot determine 2 samples"),
         (["--depth", "1"], "--depth must be at least 2"),
         (["--activation", "swish"], "--activation must be one of square-cubic, tanh"),
