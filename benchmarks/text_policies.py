@@ -3,6 +3,7 @@
     python benchmarks/text_policies.py --model checkpoints/pydoc-gpt2-tiny-vanilla-… --prompts 100 --out figures
     python benchmarks/text_policies.py --model smollm2 --layer 15 --prompts 10 --start mean --out figures
     python benchmarks/text_policies.py --model RUN --ablations --prompts 20 --out figures
+    python benchmarks/text_policies.py --model RUN --ablations candidates --steps 100 --out figures
 
 Rows are `hybrid`, `sipit`, and single-commit's operating points `fast`, `baseline`, `high-accuracy`. What is finished
 is kept in OUT/policies-….json: the same command goes on from there. Ends with one `ratio` line a row against `sipit`.
@@ -39,7 +40,7 @@ from runs.command_line import run_command
 from runs.environment import environment, pick_device
 
 ROWS = ("hybrid", "sipit", *OPERATING_POINTS)
-BASE: dict[str, Any] = {"steps": 600, "candidates": 20}  # few candidates: what the descent itself reaches shows
+BASE: dict[str, Any] = {"candidates": 20}  # few candidates: what the descent itself reaches shows
 ABLATIONS: dict[str, list[Any]] = {
     "lr": [0.003, 0.01, 0.03, 0.1, 0.3],
     "steps": [50, 100, 300, 600, 1500],
@@ -62,6 +63,7 @@ class Setting:
     truth: list[list[int]]
     states: Tensor
     start: str
+    steps: int
     cache: Path
 
     def row(self, name: str) -> Inverter:
@@ -73,7 +75,7 @@ class Setting:
 
     def ablated(self, parameter: str, value: Any) -> Inverter:
         """Single commit with one parameter changed."""
-        chosen = {**BASE, "start": self.start, "metric": "l2", parameter: value}
+        chosen = {**BASE, "steps": self.steps, "start": self.start, "metric": "l2", parameter: value}
         outer = {name: chosen.pop(name) for name in ("candidates", "start", "metric")}
         return SingleCommit(self.model, InnerLoop(**chosen), **outer)
 
@@ -100,7 +102,7 @@ def setting_of(chosen: argparse.Namespace) -> Setting:
     prompts = first_tokens(load_text(chosen.text).test, tokenizer, chosen.length)[: chosen.prompts].to(device)
     with torch.no_grad():
         states = model.encoder(prompts)
-    return Setting(model, tokenizer, prompts.tolist(), states, chosen.start, Path(chosen.out))
+    return Setting(model, tokenizer, prompts.tolist(), states, chosen.start, chosen.steps, Path(chosen.out))
 
 
 def kept(path: Path, name: str, make: Any) -> dict[str, Any]:
@@ -149,16 +151,16 @@ def ablate(setting: Setting, parameters: list[str], path: Path) -> None:
     for parameter in parameters:
         data[parameter] = []
         for value in ABLATIONS[parameter]:
-            name = "base" if is_default(parameter, value) else f"{parameter} {value}"
+            name = "base" if is_base(setting, parameter, value) else f"{parameter} {value}"
             row = kept(path, name, lambda: setting.measured(setting.ablated(parameter, value)))  # noqa: B023
             print(line(f"{parameter} {value}", row), flush=True)
             data[parameter].append({"value": value, **{key: row[key] for key in ("em", "similarity")}})
     figures.ablations_figure(data, path.with_suffix(".png"))
 
 
-def is_default(parameter: str, value: Any) -> bool:
+def is_base(setting: Setting, parameter: str, value: Any) -> bool:
     """Whether this is what the base has: the point at which all parameters' lines meet is measured once."""
-    given = {**dataclasses.asdict(InnerLoop()), "start": "zeros", "metric": "l2", **BASE}
+    given = {**dataclasses.asdict(InnerLoop(steps=setting.steps)), "start": setting.start, "metric": "l2", **BASE}
     return bool(given[parameter] == value)
 
 
@@ -170,6 +172,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--length", type=int, default=10)
     parser.add_argument("--start", default="zeros", help="of single-commit's proxies: zeros, mean, random, gaussian")
+    parser.add_argument("--steps", type=int, default=600, help="of the ablations: fewer make the task harder")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--ablations", nargs="*", choices=list(ABLATIONS), default=None, help="instead of the rows")
     parser.add_argument("--device", default="auto")
@@ -187,7 +190,8 @@ def main() -> None:
         if chosen.ablations is None:
             compare(setting, chosen.rows, Path(chosen.out) / f"policies-{about}.json")
         else:
-            ablate(setting, chosen.ablations or list(ABLATIONS), Path(chosen.out) / f"ablations-{about}.json")
+            path = Path(chosen.out) / f"ablations-{about}-{chosen.steps}.json"
+            ablate(setting, chosen.ablations or list(ABLATIONS), path)
 
     sys.exit(run_command(command))
 
