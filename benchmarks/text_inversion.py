@@ -33,10 +33,10 @@ from attacks.text.proxy import InnerLoop
 from attacks.text.recovery import Recovery
 from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
 from benchmarks.text_references import Walk, single_commit_as_published, sipit_as_released, targets_of
-from datamodules.text import Corpus, first_tokens, load_text, pydoc
+from datamodules.text import Corpus, first_tokens, load_text
 from datamodules.tokens import TextTokenizer, blocks
 from errors import UserError
-from evaluations.leak import OWN_BLOCK, LeakConfig, language_model_of
+from evaluations.leak import LeakConfig, language_model_of, own_text
 from lightning_modules.networks.language import SplitLanguageModel
 from metrics.text import exact_match
 from progress import duration, steps_shown
@@ -189,7 +189,7 @@ def in_turns(name: str, setting: Setting, ours: Inverter, reference: Reference, 
 
 def prepared(setting: Setting) -> tuple[Hybrid, float]:
     """Hybrid with its probe and its table made anew, and the seconds that this took."""
-    own = blocks(pydoc().train, setting.tokenizer, OWN_BLOCK).tolist()  # text that any attacker has
+    own = own_text(setting.tokenizer)
     began = time.perf_counter()
     probe = train_probe(setting.model, own)
     halfway = time.perf_counter()

@@ -23,14 +23,15 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import torch
 from torch import Tensor
 
+from attacks.text.hybrid import learned
 from attacks.text.inverter import Inverter
 from attacks.text.observations import observed
 from attacks.text.proxy import InnerLoop
 from attacks.text.recovery import Recovery
 from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
-from datamodules.text import first_tokens, load_text, pydoc
-from datamodules.tokens import TextTokenizer, blocks
-from evaluations.leak import OWN_BLOCK, LeakConfig, language_model_of
+from datamodules.text import first_tokens, load_text
+from datamodules.tokens import TextTokenizer
+from evaluations.leak import LeakConfig, language_model_of, own_text
 from evaluations.text import inverter_of
 from files import replacing
 from lightning_modules.networks.language import SplitLanguageModel
@@ -70,8 +71,8 @@ class Setting:
         """The inverter of a row."""
         if name in OPERATING_POINTS:
             return SingleCommit(self.model, **OPERATING_POINTS[name], start=self.start)
-        own = blocks(pydoc().train, self.tokenizer, OWN_BLOCK).tolist() if name == "hybrid" else []
-        return inverter_of(name, self.model, own, self.cache)
+        options = learned(self.model, own_text(self.tokenizer), self.cache) if name == "hybrid" else {}
+        return inverter_of(name, self.model, **options)
 
     def ablated(self, parameter: str, value: Any) -> Inverter:
         """Single commit with one parameter changed."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks.text.channel import Channel, within_noise
+from attacks.text.hybrid import learned
 from attacks.text.inverter import checked_states
 from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
@@ -104,12 +105,12 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         leaked = leaked_states(Path(str(config.states)))
     leaked = checked_states(leaked, model)  # before anything is learned about the model
     noise = max(config.channel.spread(z) for z in leaked)
-    own = blocks(pydoc().train, tokenizer, OWN_BLOCK).tolist() if config.policy == "hybrid" else []  # anyone has it
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
         options |= {"noise": noise, "candidates": config.candidates or None}
-    cache, point = Path(config.cache), config.operating_point
-    recovery = inverter_of(config.policy, model, own, cache, config.seed, point, **options).invert(leaked, truth)
+        options |= learned(model, own_text(tokenizer), Path(config.cache))
+    inverter = inverter_of(config.policy, model, config.seed, config.operating_point, **options)
+    recovery = inverter.invert(leaked, truth)
     seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.width))
     results: dict[str, Any] = {
         "model": {"name": config.model, "source": source, "cut": model.cut_layer, "tokenizer": tokenizer.name},
@@ -125,6 +126,11 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         results |= {"truth": [tokenizer.decode(ids) for ids in truth]}
         results |= {name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")}
     return results
+
+
+def own_text(tokenizer: TextTokenizer) -> list[list[int]]:
+    """Token sequences that any attacker has to learn from."""
+    return blocks(pydoc().train, tokenizer, OWN_BLOCK).tolist()
 
 
 def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from attacks.text.channel import Channel, within_noise
 from attacks.text.diagnostics import one_step_margin
-from attacks.text.hybrid import Hybrid
+from attacks.text.hybrid import Hybrid, learned
 from attacks.text.inverter import Inverter
 from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
@@ -51,12 +50,14 @@ class TextCase:
         tokenizer: the model's own.
         datamodule: the run's text.
         count: how many prompts are attacked.
+        cache: where what hybrid learns is kept.
     """
 
     module: SplitModule
     tokenizer: TextTokenizer
     datamodule: TextDataModule
     count: int
+    cache: Path
 
     @classmethod
     def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextCase:
@@ -68,7 +69,7 @@ class TextCase:
         options = (config[name] for name in ("length", "batch_size", "seed", "limit_train", "limit_test"))
         datamodule = TextDataModule(corpus, tokenizer, *options)
         check_same_data(results, datamodule)
-        return cls(module, tokenizer, datamodule, count)
+        return cls(module, tokenizer, datamodule, count, run.folder)
 
     @property
     def model(self) -> SplitLanguageModel:
@@ -78,10 +79,19 @@ class TextCase:
         return network
 
     @cached_property
+    def prompts(self) -> Tensor:
+        """All prompts that there are (N, T): how test documents start."""
+        return first_tokens(self.datamodule.corpus.test, self.tokenizer, min(LENGTH, self.model.context))
+
+    @property
     def truth(self) -> Tensor:
-        """The attacked prompts (B, T): how test documents start."""
-        prompts = first_tokens(self.datamodule.corpus.test, self.tokenizer, min(LENGTH, self.model.context))
-        return prompts[: self.count]
+        """The attacked prompts (B, T)."""
+        return self.prompts[: self.count]
+
+    @cached_property
+    def learned(self) -> dict[str, Any]:
+        """What hybrid learns from the run's training text: once, for exact states and for all channels."""
+        return learned(self.model, self.datamodule.train[0].tolist(), self.cache)
 
     @cached_property
     def states(self) -> Tensor:
@@ -122,11 +132,11 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
     case = TextCase.of(run, results, config.prompts, dataset, device)
     for policy, settings in asked:
         if not finished(results, policy, settings, config, with_channels=False):
-            results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, run.folder, config.observe)
+            results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, config.observe)
             enter(run, results)
         if policy == "hybrid":
             for name in missing_channels(results, config):
-                record = through(case, Channel.named(name), settings, run.folder)
+                record = through(case, Channel.named(name), settings["seed"])
                 results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
                 enter(run, results)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], run.folder / f"text-{policy}.png")
@@ -161,18 +171,15 @@ def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]
     return [name for name in dict.fromkeys(config.channels) if name != "fp32" and Channel.named(name).name not in done]
 
 
-def attacked(
-    case: TextCase, policy: str, settings: dict[str, Any], cache: Path, observe: bool = True
-) -> dict[str, Any]:
+def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: bool = True) -> dict[str, Any]:
     """What results.json keeps of one policy on exact states."""
     began = time.perf_counter()
-    own = case.datamodule.train[0].tolist()
-    point = settings.get("operating_point")
-    inverter = inverter_of(policy, case.model, own, cache, settings["seed"], point, observe=observe)
+    seed, point = settings["seed"], settings.get("operating_point")
+    options = case.learned if policy == "hybrid" else {}
+    inverter = inverter_of(policy, case.model, seed, point, observe=observe, **options)
     prepared = time.perf_counter() - began
     truth = case.truth.tolist()
     recovery = whole(inverter.invert(case.states, truth), truth)
-    available = len(first_tokens(case.datamodule.corpus.test, case.tokenizer, case.truth.shape[1]))
     return {
         **scores_of(recovery, truth, case.tokenizer),
         "verified": recovery.verified_share,
@@ -186,20 +193,18 @@ def attacked(
         "channels": {},
         "inputs": list(range(len(truth))),
         "samples": len(truth),
-        "available": available,
+        "available": len(case.prompts),
         "settings": settings,
         "format": FORMAT,
-        "environment": environment(case.module.device, settings["seed"], time.perf_counter() - began),
+        "environment": environment(case.module.device, seed, time.perf_counter() - began),
     }  # fmt: skip
 
 
-def through(case: TextCase, channel: Channel, settings: dict[str, Any], cache: Path) -> dict[str, Any]:
+def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
     """What is left of utility and of text behind a channel whose format and noise the attacker knows."""
-    seed, truth = settings["seed"], case.truth.tolist()
-    leaked = channel(case.states, seed)
+    truth, leaked = case.truth.tolist(), channel(case.states, seed)
     noise = channel.spread(leaked)
-    own = case.datamodule.train[0].tolist()
-    inverter = inverter_of("hybrid", case.model, own, cache, seed, noise=noise, observe=False)
+    inverter = Hybrid(case.model, **case.learned, seed=seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, lambda z: channel(z, seed))
     explained = within_noise(noise, case.model.width)
@@ -218,8 +223,6 @@ def through(case: TextCase, channel: Channel, settings: dict[str, Any], cache: P
 def inverter_of(
     policy: str,
     model: SplitLanguageModel,
-    own: Sequence[Sequence[int]],
-    cache: Path,
     seed: int = 0,
     operating_point: str | None = None,
     **options: Any,
@@ -229,17 +232,15 @@ def inverter_of(
     Args:
         policy: hybrid, single-commit or sipit.
         model: the split language model whose cut layer leaked.
-        own: token sequences of the attacker's own, which hybrid learns from.
-        cache: where what hybrid learns is kept.
         seed: for whatever is random.
         operating_point: of single-commit.
-        options: of the inverter.
+        options: of the inverter; hybrid's probe and table are among them (`learned`).
     """
     if policy == "single-commit":
         return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)
     if policy == "sipit":
         return Sipit(model, seed=seed, **options)
-    return Hybrid.prepared(model, own, cache, seed=seed, **options)
+    return Hybrid(model, seed=seed, **options)
 
 
 def scores_of(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:

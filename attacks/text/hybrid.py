@@ -80,9 +80,7 @@ class Hybrid(Inverter):
         cls, model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path | None = None, **options: Any
     ) -> Hybrid:
         """With a probe trained on the attacker's own token sequences, and a table, kept in a folder if one is given."""
-        if folder is None:
-            return cls(model, train_probe(model, sequences), first_states(model), **options)
-        return cls(model, cached_probe(model, sequences, folder), cached_first_states(model, folder), **options)
+        return cls(model, **learned(model, sequences, folder), **options)
 
     def look_over(self, states: list[Tensor]) -> None:
         """Run the server's part on all leaked states once, up to the last matrix: what each foresees of the next."""
@@ -174,6 +172,15 @@ class Hybrid(Inverter):
     def good_enough(self, target: Tensor) -> Tensor:
         """The MSE that ends a search, (n,): rounding's, or known noise's."""
         return allowed_loss(target, self.tolerance).clamp_min(within_noise(self.noise, target.shape[1]))
+
+
+def learned(
+    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path | None = None
+) -> dict[str, Any]:
+    """The probe and the table of a model and its cut, by the names that `Hybrid` has for them, whatever the noise."""
+    if folder is None:
+        return {"probe": train_probe(model, sequences), "table": first_states(model)}
+    return {"probe": cached_probe(model, sequences, folder), "table": cached_first_states(model, folder)}
 
 
 class Table:
