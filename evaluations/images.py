@@ -31,6 +31,7 @@ from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
 
+ORIGINALS = "originals.npz"  # what the pictures of a run compare with: the attacked inputs, by index
 GALLERY = 1000  # test inputs among which the true one is searched
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 
@@ -210,4 +211,6 @@ def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> Non
         shown[key] = torch.from_numpy(np.load(recovered_file(run, key))["x"])[rows]
         best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
     original = scaled(datamodule.test[0][torch.tensor(inputs)])
+    with replacing(run.folder / ORIGINALS) as temporary, temporary.open("wb") as file:  # reports have no dataset
+        np.savez_compressed(file, x=original.numpy(), inputs=np.array(inputs))
     gallery_figure(original, shown, best.argsort(descending=True), run.folder / "recovered.png")

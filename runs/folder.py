@@ -55,6 +55,10 @@ class Run:
         return self.folder / "results.json"
 
     @property
+    def failure(self) -> Path:
+        return self.folder / "failed.json"
+
+    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 
@@ -117,6 +121,22 @@ class Run:
         text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
         with replacing(self.results) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
+        self.failure.unlink(missing_ok=True)
+
+    def write_failure(self, failure: dict[str, Any]) -> None:
+        """Why the run has no results: a later success removes it."""
+        with replacing(self.failure) as temporary:
+            temporary.write_text(json.dumps(failure, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def read_failure(self) -> dict[str, Any]:
+        """What a failed run left behind: its `name`, `error`, `data`, `model`, `defence` and `config`."""
+        try:
+            failure: dict[str, Any] = json.loads(self.failure.read_text(encoding="utf-8"))
+            if not isinstance(failure, dict) or not failure.keys() >= {"name", "error", "defence", "config"}:
+                raise ValueError("it needs name, error, defence and config")
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.failure} cannot be read ({error}); remove it") from error
+        return failure
 
     def read_results(self) -> dict[str, Any]:
         """What the run found."""

@@ -1,0 +1,210 @@
+"""Runs as cells of grids: what belongs on one map, its seeds taken together, and how its recovery is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metrics.summary import FLOOR
+from reports.gathering import FoundRun
+from reports.tables import describe_defence
+from runs.matching import without_defence
+
+NAMES = {
+    "accuracy": "accuracy", "perplexity": "perplexity", "ssim": "SSIM", "psim": "PSIM", "mcs": "cosine similarity",
+    "mse": "MSE", "psnr": "PSNR", "em": "exact match", "token_accuracy": "tokens right", "similarity": "similarity",
+    "recognised": "class recognised", "rank": "rank",
+}  # fmt: skip
+RECOGNISABLE = {"ssim": 0.3}  # below it a person no longer recognises an image
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over seeds: mean, standard deviation (0 for one seed), how many.
+
+    Example:
+        >>> Spread.of([0.25, 0.75])
+        Spread(mean=0.5, std=0.3535533905932738, count=2)
+    """
+
+    mean: float
+    std: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a grid: a defence, for text with a channel behind it, over all its seeds.
+
+    Args:
+        defence: its record, as in results.json.
+        channel: what happens to the states on their way, for text; empty: nothing.
+        runs: one a seed.
+        utility: accuracy, or perplexity.
+        recovery: the setting's metric, worst case over attacks, mean over inputs; None where nothing was attacked.
+        attacks: what the worst case is over.
+    """
+
+    defence: dict[str, Any]
+    channel: str
+    runs: tuple[FoundRun, ...]
+    utility: Spread
+    recovery: Spread | None
+    attacks: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        """`MixCon(1, 1e-4)`, with whatever else the defence or the channel is."""
+        rare = [
+            f"{name} {self.defence[name]}" for name in ("family",) if self.defence.get(name, "inverse") != "inverse"
+        ]
+        return " + ".join([describe_defence(self.defence), *rare, *([self.channel] if self.channel else [])])
+
+    @property
+    def is_vanilla(self) -> bool:
+        """Whether nothing defends it: no penalty, no channel."""
+        return self.defence["name"] == "none" and not self.channel
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Cells that differ in nothing but their defence and their seeds.
+
+    Args:
+        title: the data, the network, the cut.
+        about: what the runs share, as results.json has it; of the first run.
+        utility: accuracy, or perplexity for text.
+        recovery: the metric of recovery.
+        cells: the vanilla one first, then by defence, λ, β (largest first).
+    """
+
+    title: str
+    about: FoundRun
+    utility: str
+    recovery: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def is_text(self) -> bool:
+        return self.about.is_text
+
+    @property
+    def runs(self) -> list[FoundRun]:
+        """Its runs, each once."""
+        return list({run.name: run for cell in self.cells for run in cell.runs}.values())
+
+    @property
+    def vanilla(self) -> Cell | None:
+        """The cell without any defence."""
+        return next((cell for cell in self.cells if cell.is_vanilla), None)
+
+    def drop(self, cell: Cell) -> float:
+        """What a cell loses against vanilla: accuracy in absolute terms, perplexity relative to vanilla's."""
+        assert self.vanilla is not None
+        ours, theirs = cell.utility.mean, self.vanilla.utility.mean
+        return ours / theirs - 1 if self.utility == "perplexity" else theirs - ours
+
+
+def settings_of(runs: Iterable[FoundRun], metric: str | None = None) -> list[Setting]:
+    """The runs by what they can be compared within: same data, network, cut and training; defences and seeds differ.
+
+    Args:
+        runs: in any order.
+        metric: of recovery, where the usual one (SSIM for images, similarity for text, cosine else) is not wanted.
+    """
+    groups: dict[str, list[FoundRun]] = {}
+    for run in sorted(runs, key=lambda run: run.name):
+        same = {name: value for name, value in without_defence(run.results).items() if name != "seed"}
+        groups.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(run)
+    titles = [title_of(group[0]) for group in groups.values()]
+    settings = []
+    for title, group in zip(titles, groups.values(), strict=True):
+        name = f"{title}, {training_of(group[0])}" if titles.count(title) > 1 else title
+        settings.append(setting_of(name, group, metric or metric_for(group[0])))
+    return settings
+
+
+def title_of(run: FoundRun) -> str:
+    """`mnist, lenet cut after conv2`."""
+    data, model = run.results["data"], run.results["model"]
+    head = f", {model['head']} head" if model.get("head", "default") != "default" else ""
+    return f"{data['name']}, {model['name']} cut after {model['cut']}{head}"
+
+
+def training_of(run: FoundRun) -> str:
+    """What tells apart two settings of one title."""
+    config, data = run.results["config"], run.results["data"]
+    return f"{config['epochs']} epochs of {data['train']:,} at batch {config['batch_size']}, lr {config['lr']:g}"
+
+
+def metric_for(run: FoundRun) -> str:
+    """The usual metric of recovery."""
+    return "similarity" if run.is_text else "ssim" if len(run.results["data"]["shape"]) == 3 else "mcs"
+
+
+def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
+    """The cells of one setting."""
+    utility = "perplexity" if runs[0].is_text else "accuracy"
+    measured: dict[tuple[str, str], list[tuple[FoundRun, float, float | None, frozenset[str]]]] = {}
+    for run in runs:
+        defence = json.dumps(run.results["defence"], sort_keys=True)
+        for channel, useful, recovered, attacks in measurements(run, utility, metric):
+            measured.setdefault((defence, channel), []).append((run, useful, recovered, attacks))
+    cells = []
+    for (_, channel), rows in measured.items():
+        recoveries = [value for _, _, value, _ in rows if value is not None]
+        cells.append(
+            Cell(
+                defence=rows[0][0].results["defence"],
+                channel=channel,
+                runs=tuple(run for run, *_ in rows),
+                utility=Spread.of([useful for _, useful, _, _ in rows]),
+                # a mean over some seeds only would be of other networks than the utility beside it
+                recovery=Spread.of(recoveries) if len(recoveries) == len(rows) else None,
+                attacks=frozenset.intersection(*(attacks for *_, attacks in rows)),
+            )
+        )
+    return Setting(title, runs[0], utility, metric, tuple(sorted(cells, key=in_order)))
+
+
+def in_order(cell: Cell) -> tuple[Any, ...]:
+    """Vanilla first, then by defence, λ, β from large to small, exact states before channels."""
+    defence = cell.defence
+    return (defence["name"] != "none", defence["name"], defence["lambda"], -defence["beta"], cell.channel, cell.label)
+
+
+def measurements(run: FoundRun, utility: str, metric: str) -> Iterable[tuple[str, float, float | None, frozenset[str]]]:
+    """What a run was measured at: as it is, and for text behind each channel (attacked by hybrid alone)."""
+    results = run.results
+    worst = results["worst_case"]
+    whole = worst[metric]["mean"] if metric in worst else None
+    yield "", results["utility"][utility], whole, frozenset(worst.get("attacks", []))
+    hybrid = results["attacks"].get("text/hybrid", {})
+    for channel, behind in hybrid.get("channels", {}).items():
+        recovered = behind[metric]["mean"] if metric in behind else None
+        yield channel, behind[utility], recovered, frozenset(["text/hybrid"])
+
+
+def by_attack(setting: Setting, attack: str, metric: str | None = None) -> Setting:
+    """The same setting with recovery by one attack instead of the worst case; `prototype` is the floor."""
+    metric = metric or setting.recovery
+    cells = []
+    for cell in setting.cells:
+        records = [run.results["attacks"].get(attack, {}) for run in cell.runs]
+        values = [record[metric]["mean"] for record in records if metric in record]
+        spread = Spread.of(values) if len(values) == len(cell.runs) and not cell.channel else None
+        cells.append(dataclasses.replace(cell, recovery=spread, attacks=frozenset([attack])))
+    return dataclasses.replace(setting, recovery=metric, cells=tuple(cells))
+
+
+def attacks_of(setting: Setting) -> list[str]:
+    """Every attack that any of its runs went through, without the floor."""
+    return sorted({key for run in setting.runs for key in run.results["attacks"]} - {FLOOR})

@@ -1,0 +1,197 @@
+"""The answer to "which (λ, β)?": the cell that stays useful and gives the least away, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, Spread
+
+MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
+SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a setting's cells say.
+
+    Args:
+        sentence: the answer in words.
+        found: whether a cell is useful, and gives away less than vanilla, and is not recognisable.
+        cell: the cell of the sentence, where there is one: also one that is still recognisable.
+        vanilla: what it is compared with.
+        front: the Pareto front, from the most useful cell to the one that gives away least.
+        qualifying: all defended cells that are useful enough and were attacked by everything.
+        notes: what else must be known to believe the sentence: ties, cells left out, unequal attacks.
+    """
+
+    sentence: str
+    found: bool
+    cell: Cell | None = None
+    vanilla: Cell | None = None
+    front: tuple[Cell, ...] = ()
+    qualifying: tuple[Cell, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
+    """The cell with the smallest worst-case recovery among those whose utility is within `max_drop` of vanilla's."""
+    vanilla, notes = setting.vanilla, []
+    attacked = [cell for cell in setting.cells if cell.recovery is not None]
+    if not attacked:
+        return Verdict("No cell was attacked yet, so there is no sweet spot: evaluate.py attacks runs.", False)
+    compared, left_out = equally_attacked(attacked)
+    if left_out:
+        notes.append(f"left out, for they did not go through every attack: {named(left_out)}")
+    if not_attacked := [cell for cell in setting.cells if cell.recovery is None]:
+        notes.append(f"not attacked: {named(not_attacked)}")
+    notes += unequal_attacks(setting)
+    front = pareto_front(compared, setting.utility == "perplexity")
+    if vanilla is None or vanilla not in compared:
+        sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
+        return Verdict(sentence, False, front=front, notes=tuple(notes))
+    defended = [cell for cell in compared if not cell.is_vanilla]
+    qualifying = [cell for cell in defended if setting.drop(cell) <= max_drop + 1e-12]
+    limit = tolerance(setting, max_drop)
+    if not qualifying:
+        closest = min(defended, key=setting.drop, default=None)
+        nearest = f" The closest is {in_words(setting, closest)}." if closest else ""
+        sentence = f"No cell qualifies: none keeps {setting.utility} within {limit}.{nearest}"
+        return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
+    least = min(recovered(cell).mean for cell in qualifying)
+    tied = [cell for cell in qualifying if recovered(cell).mean <= least + SAME]
+    best = min(tied, key=lambda cell: (setting.drop(cell), recovered(cell).mean))
+    if len(tied) > 1:
+        others = named([cell for cell in tied if cell is not best])
+        notes.append(f"a tie: {others} recover as little; {best.label} is the most useful of them")
+    notes += within_spread(best, qualifying)
+    sentence, found = said(setting, best, vanilla, limit)
+    return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
+
+
+def recovered(cell: Cell) -> Spread:
+    """The recovery of a cell that was attacked."""
+    assert cell.recovery is not None
+    return cell.recovery
+
+
+def said(setting: Setting, best: Cell, vanilla: Cell, limit: str) -> tuple[str, bool]:
+    """The sentence about the winning cell, and whether it is a sweet spot at all."""
+    metric, value = NAMES[setting.recovery], recovered(best).mean
+    if value >= recovered(vanilla).mean - SAME:
+        return (
+            f"No sweet spot: of the cells that keep {setting.utility} within {limit}, none gives away less than "
+            f"vanilla ({metric} {recovered(vanilla).mean:.3f}). The least is {in_words(setting, best)}.",
+            False,
+        )
+    if best.utility.count > 1 and seeds_explain(best, vanilla):
+        return (
+            f"No sweet spot that seeds can tell: {in_words(setting, best)} gives away least among the cells that keep "
+            f"{setting.utility} within {limit}, by less than one standard deviation over seeds.",
+            False,
+        )
+    line = RECOGNISABLE.get(setting.recovery)
+    if line is not None and value >= line:
+        return (
+            f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
+            f"within {limit}, and its inputs are still recognisable ({metric} {line:g} and above are).",
+            False,
+        )
+    return f"Sweet spot: {in_words(setting, best)}.", True
+
+
+def in_words(setting: Setting, cell: Cell) -> str:
+    """A cell with its utility and recovery, and vanilla's beside them."""
+    vanilla = setting.vanilla
+    metric = NAMES[setting.recovery]
+    theirs = f" (vanilla {useful(setting, vanilla)})" if vanilla else ""
+    seeds = f", {cell.utility.count} seeds" if cell.utility.count > 1 else ""
+    given = f", worst-case {metric} {spread(recovered(cell), 3)}" if cell.recovery else ", not attacked"
+    if vanilla and vanilla.recovery and cell.recovery:
+        given += f" (vanilla {spread(vanilla.recovery, 3)})"
+    return f"{cell.label} with {setting.utility} {useful(setting, cell)}{theirs}{given}{seeds}"
+
+
+def useful(setting: Setting, cell: Cell) -> str:
+    """Utility as people write it."""
+    if setting.utility == "perplexity":
+        return spread(cell.utility, 1)
+    return f"{spread(Spread(100 * cell.utility.mean, 100 * cell.utility.std, cell.utility.count), 2)} %"
+
+
+def spread(figure: Spread, digits: int) -> str:
+    """Mean, and where there are several seeds ± their standard deviation.
+
+    Example:
+        >>> spread(Spread(0.5, 0.0, 1), 2), spread(Spread(0.5, 0.1, 3), 2)
+        ('0.50', '0.50 ± 0.10')
+    """
+    return f"{figure.mean:.{digits}f}" + (f" ± {figure.std:.{digits}f}" if figure.count > 1 else "")
+
+
+def tolerance(setting: Setting, max_drop: float) -> str:
+    """What a cell may lose, in words."""
+    if setting.utility == "perplexity":
+        return f"{100 * max_drop:g} % of vanilla's"
+    return f"{100 * max_drop:g} percentage point{'' if max_drop == 0.01 else 's'} of vanilla's"
+
+
+def named(cells: Iterable[Cell], most: int = 8) -> str:
+    """Cells by their labels, the first few of them."""
+    labels = [cell.label for cell in cells]
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
+
+
+def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """The cells that went through every attack that any exact cell went through, and the others.
+
+    A cell that was spared an attack is not safer for it. Behind a channel only hybrid is ever run, so channels are
+    compared by it.
+    """
+    every = frozenset().union(*(cell.attacks for cell in cells if not cell.channel))
+    whole = [cell for cell in cells if cell.attacks >= every or (cell.channel and cell.attacks)]
+    return whole, [cell for cell in cells if cell not in whole]
+
+
+def unequal_attacks(setting: Setting) -> list[str]:
+    """A line for each attack that was run with different budgets or on different numbers of inputs."""
+    lines = []
+    spent: dict[str, set[tuple[str, int]]] = {}
+    for run in setting.runs:
+        for key, record in run.results["attacks"].items():
+            budget = str(record["settings"].get("budget", ""))
+            spent.setdefault(key, set()).add((budget, int(record["samples"])))
+    for key, kinds in sorted(spent.items()):
+        if len(kinds) > 1:
+            words = ", ".join(f"{budget} on {samples}".strip() for budget, samples in sorted(kinds))
+            lines.append(f"{key} was not the same for all runs ({words} inputs): cells compare with care")
+    return lines
+
+
+def within_spread(best: Cell, qualifying: Sequence[Cell]) -> list[str]:
+    """A line where seeds differ as much as cells do, or where there is one seed and nobody can tell."""
+    if best.utility.count < 2:
+        return ["one seed a cell: differences of the size that another seed makes cannot be told"]
+    near = [cell for cell in qualifying if cell is not best and seeds_explain(cell, best)]
+    return [f"no further from it than one standard deviation over seeds: {named(near)}"] if near else []
+
+
+def seeds_explain(one: Cell, other: Cell) -> bool:
+    """Whether two recoveries differ by no more than one standard deviation over seeds."""
+    ours, theirs = recovered(one), recovered(other)
+    return abs(ours.mean - theirs.mean) <= max(ours.std, theirs.std)
+
+
+def pareto_front(cells: Iterable[Cell], lower_is_useful: bool = False) -> tuple[Cell, ...]:
+    """The cells that no other cell beats in both utility and recovery, the most useful first.
+
+    Args:
+        cells: attacked ones.
+        lower_is_useful: as for perplexity.
+    """
+    sign = 1 if lower_is_useful else -1
+    front: list[Cell] = []
+    for cell in sorted(cells, key=lambda cell: (sign * cell.utility.mean, recovered(cell).mean)):
+        if not front or recovered(cell).mean < recovered(front[-1]).mean:
+            front.append(cell)
+    return tuple(front)
