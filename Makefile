@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: help setup train test test-all lint bench clean
+.PHONY: help setup train sweep test test-all lint bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make setup     build $(VENV) and install what requirements.lock names"
 	@echo "make train     the main job on the embedded default: LeNet5, MixCon(λ=1, β=1e-4)"
+	@echo "make sweep     a small grid on the embedded default, and its report"
 	@echo "make test      lint, types and tests (minutes)"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      ruff and mypy"
@@ -27,6 +28,10 @@ setup: $(VENV)/.installed
 train: setup
 	$(RUN) train.py --lambda 1 --beta 1e-4
 
+sweep: setup
+	$(RUN) sweep.py --config configs/sweeps/small.yaml
+	$(RUN) report.py checkpoints
+
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -43,6 +48,8 @@ bench: setup
 	$(RUN) benchmarks/whitebox.py
 	$(RUN) benchmarks/text_inversion.py
 	$(RUN) benchmarks/gradients.py
+	$(RUN) benchmarks/sweep.py
+	$(RUN) benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

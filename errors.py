@@ -4,6 +4,12 @@
 class UserError(ValueError):
     """What is wrong, and what to do about it, in one line."""
 
+    exit_code = 2
+
+
+class BusyError(UserError):
+    """Another process is at it; nothing is wrong, it will be done."""
+
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its kind where it has none."""

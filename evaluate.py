@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from evaluations.images import evaluate_images
-from evaluations.text import evaluate_text
+from evaluations.dispatch import evaluate
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
 from runs.command_line import add_dataclass, run_command, script_parser
@@ -31,27 +30,6 @@ EXAMPLES = """\
   python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid --prompts 100
   python evaluate.py checkpoints/pydoc-* --policy single-commit sipit --operating-point high-accuracy
 """
-
-
-def evaluate(
-    run: Run, config: AttackConfig, data_root: str | None = None, dataset: str | None = None
-) -> dict[str, Any]:
-    """Attack one run; its results, with `attacks` and `worst_case` filled. A finished attack is not repeated.
-
-    Args:
-        run: the run, held by the caller.
-        config: which attacks, on how many inputs, how hard.
-        data_root: where the run's dataset lies, if not where it was.
-        dataset: what to call the run's dataset here, for a file that was moved.
-    """
-    asked = " ".join(config.attacks)
-    if "tokenizer" in run.read_results()["data"]:
-        if not config.text_policies():
-            raise UserError(f"{run.folder} is a run on text, which --attacks text recovers; got --attacks {asked}")
-        return evaluate_text(run, config, dataset)
-    if not config.attack_keys():
-        raise UserError(f"{run.folder} is a run on images or vectors, not on text; got --attacks {asked}")
-    return evaluate_images(run, config, data_root, dataset)
 
 
 def run_at(path: Path) -> Run:

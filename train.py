@@ -11,12 +11,13 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
@@ -26,7 +27,7 @@ from datamodules.language import TextDataModule
 from datamodules.text import load_text
 from datamodules.tokens import train_bpe
 from errors import UserError, first_line
-from evaluate import evaluate
+from evaluations.dispatch import evaluate
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
@@ -56,17 +57,22 @@ EXAMPLES = """\
 """
 
 
-def train(config: TrainConfig) -> dict[str, Any]:
-    """Make one run, or find it finished, or go on where it was stopped; its results, as in `results.json`."""
+def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, Any]:
+    """Make one run, or find it finished, or go on where it was stopped; its results, as in `results.json`.
+
+    Args:
+        config: of the run.
+        watchers: callbacks of Lightning that look on while it trains.
+    """
     pick_device(config.device)  # a wrong one is not found out after an hour of training
     datamodule, module = build_language(config) if config.is_language else build(config)
     arrays = datamodule.arrays
     run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
     if config.trainer.get("fast_dev_run"):
-        return fit(config, datamodule, module, run, save=False)
+        return fit(config, datamodule, module, run, watchers, save=False)
     if not owns_the_run():
         run.wait_until_set_aside(config.force)
-        return {} if run.finished else fit(config, datamodule, module, run, save=False)
+        return {} if run.finished else fit(config, datamodule, module, run, watchers, save=False)
     run.create()
     with run.claimed():
         if run.finished and not config.force:
@@ -75,7 +81,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
         else:
             if run.finished:
                 run.set_aside()
-            results = fit(config, datamodule, module, run, save=True)
+            results = fit(config, datamodule, module, run, watchers, save=True)
         return results if config.attacks == ["none"] else attacked(config, run)
 
 
@@ -138,10 +144,17 @@ def build_module(
     )
 
 
-def fit(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, save: bool) -> dict[str, Any]:
+def fit(
+    config: TrainConfig,
+    datamodule: TensorDataModule,
+    module: SplitModule,
+    run: Run,
+    watchers: Sequence[Callback],
+    save: bool,
+) -> dict[str, Any]:
     """Train, measure on the test set, and, where this process owns the run's folder, write it all down."""
     began = time.perf_counter()
-    trainer = build_trainer(config, run)
+    trainer = build_trainer(config, run, watchers)
     check_batch(config, datamodule, module, trainer.world_size)
     resume = run.checkpoint if run.checkpoint.is_file() else None
     epochs_done = check_resumable(resume, module) + 1 if resume is not None else 0
@@ -215,7 +228,7 @@ def planar_representations(module: SplitModule, datamodule: TensorDataModule) ->
     return z.flatten(1), y
 
 
-def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
+def build_trainer(config: TrainConfig, run: Run, watchers: Sequence[Callback] = ()) -> lightning.Trainer:
     """Lightning's Trainer with our folder, our checkpoints and the user's `--trainer.*`."""
     if "spawn" in str(config.trainer.get("strategy")) or "fork" in str(config.trainer.get("strategy")):
         raise UserError(
@@ -234,7 +247,7 @@ def build_trainer(config: TrainConfig, run: Run) -> lightning.Trainer:
             max_epochs=config.epochs,
             default_root_dir=run.folder,
             logger=[] if fast else [CSVLogger(run.logs, name="csv"), TensorBoardLogger(run.logs, name="tensorboard")],
-            callbacks=[TrainingProgress(), checkpoint],
+            callbacks=[TrainingProgress(), *watchers, checkpoint],
             plugins=[SafeCheckpointIO()],
             enable_progress_bar=False,
             enable_model_summary=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,8 @@ def evaluate_images(
         dataset: what to call the run's dataset here, for an .npz that was moved.
     """
     results = read_attackable(run)
-    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
-    samples = min(config.samples, results["data"]["test"])
-    attacks = chosen_attacks(config, seed, run.folder)
-    if all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks):
+    seed, samples, attacks = asked_of(run, results, config)
+    if all_finished(results, attacks, samples):
         return results
     device = pick_device(config.device)
     reproducible()
@@ -84,6 +83,24 @@ def evaluate_images(
     if len(victim.shape) == 3:
         draw(run, datamodule, results)
     return results
+
+
+def images_attacked(run: Run, config: AttackConfig) -> bool:
+    """Whether a run has already been through everything that is asked for."""
+    results = read_attackable(run)
+    _, samples, attacks = asked_of(run, results, config)
+    return all_finished(results, attacks, samples)
+
+
+def asked_of(run: Run, results: dict[str, Any], config: AttackConfig) -> tuple[int, int, list[Attack]]:
+    """The attacks' seed, how many inputs they are tried on, and the attacks."""
+    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
+    return seed, min(config.samples, results["data"]["test"]), chosen_attacks(config, seed, run.folder)
+
+
+def all_finished(results: dict[str, Any], attacks: Sequence[Attack], samples: int) -> bool:
+    """Whether nothing is left to do."""
+    return all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks)
 
 
 def read_attackable(run: Run) -> dict[str, Any]:

@@ -121,10 +121,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         config: which policies, how many prompts, which channels.
         dataset: where the run's text lies here, if not where it was.
     """
-    results = run.read_results()
-    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
-    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
-    asked = [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
+    results, asked = asked_of(run, config)
     if all(finished(results, policy, settings, config) for policy, settings in asked):
         return results
     device = pick_device(config.device)
@@ -141,6 +138,20 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
                 enter(run, results)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], run.folder / f"text-{policy}.png")
     return results
+
+
+def text_attacked(run: Run, config: AttackConfig) -> bool:
+    """Whether a run has already been through everything that is asked for."""
+    results, asked = asked_of(run, config)
+    return all(finished(results, policy, settings, config) for policy, settings in asked)
+
+
+def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
+    """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
+    results = run.read_results()
+    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
+    return results, [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
 
 
 def enter(run: Run, results: dict[str, Any]) -> None:

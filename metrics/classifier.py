@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import filelock
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,10 +36,12 @@ def independent_classifier(datamodule: TensorDataModule, cache: Path, device: to
     network = network.to(device)
     file = cache / f"classifier-{fingerprint(*datamodule.train)}.pt"
     if not restored(network, file):
-        fit(network, *datamodule.train, device)
         cache.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as temporary:
-            torch.save(network.state_dict(), temporary)
+        with filelock.FileLock(file.with_suffix(".lock")):  # runs of a grid need it at the same time
+            if not restored(network, file):
+                fit(network, *datamodule.train, device)
+                with replacing(file) as temporary:
+                    torch.save(network.state_dict(), temporary)
     return network.eval().requires_grad_(False)
 
 

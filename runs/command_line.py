@@ -12,7 +12,7 @@ import re
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Examples(argparse.RawDescriptionHelpFormatter):
         super().__init__(*args, **{**kwargs, "max_help_position": 28, "width": 120})
 
 
-def add_dataclass(parser: ArgumentParser, config: type) -> None:
+def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer",)) -> None:
     """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
@@ -53,14 +53,15 @@ def add_dataclass(parser: ArgumentParser, config: type) -> None:
     hints = typing.get_type_hints(config)
     defaults = vars(config())
     for each in sorted(dataclasses.fields(config), key=lambda each: each.name not in config.__annotations__):
-        if each.name == "trainer":
+        if each.name in without:
             continue
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = defaults[each.name]
         if hints[each.name] is bool and default is False:
             parser.add_argument(flag, action="store_true", help=helps[each.name])
-        elif hints[each.name] == list[str]:
-            parser.add_argument(flag, nargs="+", type=str, default=default, help=helps[each.name])
+        elif typing.get_origin(hints[each.name]) is list:
+            (kind,) = typing.get_args(hints[each.name])
+            parser.add_argument(flag, nargs="+", type=kind, default=default, help=helps[each.name])
         else:
             parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
 
@@ -81,19 +82,34 @@ def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
     """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
+    add_config_file(parser)
+    add_dataclass(parser, TrainConfig)
+    add_trainer(parser)
+    return parser
+
+
+def add_config_file(parser: ArgumentParser) -> None:
+    """`--config FILE`."""
     parser.add_argument(
         "--config", action="config", help="a YAML file of flags; a flag on the command line wins over it"
     )
-    add_dataclass(parser, TrainConfig)
+
+
+def add_trainer(parser: ArgumentParser) -> None:
+    """Lightning's own flags, under `--trainer.`."""
     parser.add_class_arguments(Trainer, "trainer", skip=OURS, instantiate=False)
     parser.set_defaults({f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()})
-    return parser
 
 
 def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
     """The config that a command line asks for."""
+    return TrainConfig(**parse_fields(parser, argv, [TrainConfig])[0])
+
+
+def parse_fields(parser: ArgumentParser, argv: Sequence[str] | None, kinds: Sequence[type]) -> list[dict[str, Any]]:
+    """The fields of each of these dataclasses that a command line asks for; of one that two have, the first's."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
-    check_lists(arguments)
+    check_lists(arguments, kinds)
     try:
         parsed = parser.parse_args(arguments).as_dict()
     except (TypeError, AttributeError, ValueError) as error:  # what odd YAML makes of the parser
@@ -102,13 +118,13 @@ def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> Tr
         ) from error
     if not isinstance(parsed.get("trainer"), dict):
         raise UserError(f"trainer must hold arguments of Lightning's Trainer by name; got {parsed.get('trainer')!r}")
-    parsed.pop("config", None)
-    fields = {
-        name: parsed.pop(FLAG_NAMES.get(name, name)) for name in (f.name for f in dataclasses.fields(TrainConfig))
-    }
     defaults = parser.get_defaults().as_dict()["trainer"]
-    fields["trainer"] = {name: value for name, value in fields["trainer"].items() if value != defaults[name]}
-    return TrainConfig(**fields)
+    parsed["trainer"] = {name: value for name, value in parsed["trainer"].items() if value != defaults[name]}
+    taken = []
+    for kind in kinds:
+        named = {each.name: FLAG_NAMES.get(each.name, each.name) for each in dataclasses.fields(kind)}
+        taken.append({name: parsed.pop(flag) for name, flag in named.items() if flag in parsed})
+    return taken
 
 
 def files_first(argv: Sequence[str]) -> list[str]:
@@ -129,9 +145,10 @@ def files_first(argv: Sequence[str]) -> list[str]:
     return files + flags
 
 
-def check_lists(arguments: Sequence[str]) -> None:
-    """Refuse a `--config` file that gives one name where a flag takes several: jsonargparse breaks on it."""
-    several = [name for name, hint in typing.get_type_hints(TrainConfig).items() if hint == list[str]]
+def check_lists(arguments: Sequence[str], kinds: Sequence[type]) -> None:
+    """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it."""
+    hints = {name: hint for kind in reversed(kinds) for name, hint in typing.get_type_hints(kind).items()}
+    several = [FLAG_NAMES.get(name, name) for name, hint in hints.items() if typing.get_origin(hint) is list]
     for flag, path in itertools.pairwise(arguments):
         try:
             written = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if flag == "--config" else None
@@ -150,7 +167,7 @@ def run_command(command: Callable[[], Any]) -> int:
         command()
     except (UserError, ArgumentError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+        return getattr(error, "exit_code", 2)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise

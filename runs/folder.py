@@ -15,7 +15,7 @@ from typing import Any
 import filelock
 import yaml
 
-from errors import UserError
+from errors import BusyError, UserError
 from files import replacing
 
 SECTIONS = {
@@ -30,6 +30,17 @@ SECTIONS = {
     "config",
     "environment",
 }
+
+
+def make_writable(folder: Path, out: Path) -> None:
+    """Make a folder below `out`, or `out` itself, or say that it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
 
 
 @dataclass(frozen=True)
@@ -68,15 +79,7 @@ class Run:
 
     def create(self) -> None:
         """Make the folder, or say that it cannot be made."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / f".writable.{os.getpid()}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UserError(
-                f"--out {self.folder.parent} cannot be written ({error.strerror}); choose another folder"
-            ) from error
+        make_writable(self.folder, out=self.folder.parent)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
@@ -87,7 +90,7 @@ class Run:
         try:
             lock.acquire()
         except filelock.Timeout:
-            raise UserError(
+            raise BusyError(
                 f"another process is working on {self.folder}; wait for it, or choose another --out"
             ) from None
         try:

@@ -25,7 +25,8 @@ from attacks.whitebox import BUDGETS, WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
-from evaluate import evaluate, main
+from evaluate import main
+from evaluations.dispatch import evaluate
 from metrics.perceptual import psim
 from metrics.similarity import ssim
 from runs.checkpoints import load_checkpoint

@@ -17,7 +17,8 @@ import evaluations.text as text
 from attacks.text.channel import Channel
 from attacks.text.proxy import InnerLoop
 from attacks.text.single_commit import OPERATING_POINTS
-from evaluate import evaluate, main
+from evaluate import main
+from evaluations.dispatch import evaluate
 from runs.checkpoints import load_module
 from runs.config import AttackConfig, TrainConfig
 from runs.folder import Run

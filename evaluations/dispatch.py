@@ -1,0 +1,40 @@
+"""Attacks on a run of any kind: on images, vectors or text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errors import UserError
+from evaluations.images import evaluate_images, images_attacked
+from evaluations.text import evaluate_text, text_attacked
+from runs.config import AttackConfig
+from runs.folder import Run
+
+
+def evaluate(
+    run: Run, config: AttackConfig, data_root: str | None = None, dataset: str | None = None
+) -> dict[str, Any]:
+    """Attack one run; its results, with `attacks` and `worst_case` filled. A finished attack is not repeated.
+
+    Args:
+        run: the run, held by the caller.
+        config: which attacks, on how many inputs, how hard.
+        data_root: where the run's dataset lies, if not where it was.
+        dataset: what to call the run's dataset here, for a file that was moved.
+    """
+    asked = " ".join(config.attacks)
+    if "tokenizer" in run.read_results()["data"]:
+        if not config.text_policies():
+            raise UserError(f"{run.folder} is a run on text, which --attacks text recovers; got --attacks {asked}")
+        return evaluate_text(run, config, dataset)
+    if not config.attack_keys():
+        raise UserError(f"{run.folder} is a run on images or vectors, not on text; got --attacks {asked}")
+    return evaluate_images(run, config, data_root, dataset)
+
+
+def attacked_already(run: Run, config: AttackConfig) -> bool:
+    """Whether `evaluate` would have nothing to do for a finished run."""
+    if config.attacks == ["none"]:
+        return True
+    is_text = "tokenizer" in run.read_results()["data"]
+    return text_attacked(run, config) if is_text else images_attacked(run, config)

@@ -1,0 +1,151 @@
+"""The report: one HTML file that needs nothing else, and the same figures as results.csv and results.md beside it."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from errors import UserError
+from files import replacing
+from metrics.summary import HIGHER_IS_WORSE
+from reports.cells import NAMES, Setting, settings_of
+from reports.exports import csv_text, markdown_text
+from reports.gallery import attacks_shown
+from reports.gathering import FoundRun, Gathered, gather
+from reports.gradient_panels import STAGE_COLUMNS, gradient_views
+from reports.sections import section_of
+from reports.sweet_spot import MAX_DROP, Verdict, sweet_spot, tolerance
+from reports.text_panels import CHANNEL_COLUMNS, KINDS
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report.
+
+    Args:
+        page: the HTML file.
+        settings: what it is about.
+        verdicts: one a setting.
+        gathered: what was found, with what failed and what was skipped.
+    """
+
+    page: Path
+    settings: list[Setting]
+    verdicts: list[Verdict]
+    gathered: Gathered
+
+    @property
+    def csv(self) -> Path:
+        return self.page.with_name("results.csv")
+
+    @property
+    def markdown(self) -> Path:
+        return self.page.with_name("results.md")
+
+
+def write_report(
+    paths: Sequence[Path],
+    out: Path,
+    max_drop: float = MAX_DROP,
+    metric: str | None = None,
+    title: str | None = None,
+) -> Report:
+    """Gather what lies at these paths and write it as a page, with results.csv and results.md beside it.
+
+    Args:
+        paths: folders with runs, runs, and results of gradient inversion.
+        out: the .html file.
+        max_drop: how much utility a cell may lose against vanilla.
+        metric: of recovery; None: the usual one for the kind of data.
+        title: of the page.
+    """
+    check(out, max_drop, metric)
+    gathered = gather(paths)
+    if metric is not None:
+        check_measured(metric, gathered.runs)
+    settings = settings_of(gathered.runs, metric)
+    verdicts = [sweet_spot(setting, max_drop) for setting in settings]
+    report = Report(out, settings, verdicts, gathered)
+    page = rendered(report, max_drop, title)
+    for file, text in (
+        (report.csv, csv_text(settings)), (report.markdown, markdown_text(settings, verdicts)), (out, page),
+    ):  # fmt: skip
+        with replacing(file) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return report
+
+
+def check(out: Path, max_drop: float, metric: str | None) -> None:
+    """Refuse what cannot be meant, before anything is read."""
+    if out.suffix.lower() != ".html":
+        raise UserError(f"--out must end in .html; got {out}")
+    if not out.resolve().parent.is_dir():
+        raise UserError(f"--out {out}: its folder is not there")
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder; give a file that ends in .html")
+    if not 0 <= max_drop < math.inf:
+        raise UserError(
+            f"--max-drop must be a number of at least 0, such as 0.01 for one percentage point; got {max_drop:g}"
+        )
+    if metric is not None and metric not in METRICS:
+        raise UserError(f"--metric must be one of {', '.join(METRICS)}; got {metric}")
+
+
+def check_measured(metric: str, runs: Sequence[FoundRun]) -> None:
+    """Refuse a metric that no run was measured by."""
+    known = [name for name in METRICS if any(name in run.results["worst_case"] for run in runs)]
+    if known and metric not in known:
+        raise UserError(f"no run was measured by --metric {metric}; there are {', '.join(known)}")
+
+
+def rendered(report: Report, max_drop: float, title: str | None) -> str:
+    """The page as text."""
+    gathered = report.gathered
+    pictures = sum(bool(attacks_shown(run)) for run in gathered.runs)
+    sections = [
+        section_of(number, setting, verdict, gathered.failed, max_drop, pictures)
+        for number, (setting, verdict) in enumerate(zip(report.settings, report.verdicts, strict=True))
+    ]
+    gradients, unshown = gradient_views(gathered.gradients)
+    now = datetime.datetime.now().astimezone()
+    loader = FileSystemLoader(TEMPLATES, encoding="utf-8")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("report.html.j2").render(
+        title=title or title_for(report),
+        sections=sections,
+        tolerances=[tolerance(setting, max_drop) for setting in report.settings],
+        runs=len(gathered.runs),
+        failed=[(each["name"], each["error"]) for each in gathered.failed],
+        unfinished=gathered.unfinished,
+        skipped=[*gathered.skipped, *unshown],
+        gradients=gradients,
+        stage_columns=STAGE_COLUMNS,
+        channel_columns=CHANNEL_COLUMNS,
+        kinds=KINDS,
+        names=NAMES,
+        when=f"{now.day} {now:%B %Y, %H:%M %Z}",
+        style=own("report.css"),
+        script=own("report.js"),
+    )
+
+
+def title_for(report: Report) -> str:
+    """What the page is called where nobody says."""
+    data = list(dict.fromkeys(str(setting.about.results["data"]["name"]) for setting in report.settings))
+    if not data:
+        return "Gradient inversion" if report.gathered.gradients else "Runs"
+    return f"Utility and recovery on {', '.join(data[:3])}{' and more' if len(data) > 3 else ''}"
+
+
+def own(name: str) -> Markup:
+    """A file of the page's own, written into it as it is."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

@@ -1,0 +1,293 @@
+"""A setting as a section of the page: verdict, pictures, charts, a panel for each cell, a row for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from metrics.summary import FLOOR, in_words
+from progress import duration
+from reports.cells import NAMES, Cell, Setting, attacks_of
+from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
+from reports.gathering import FoundRun
+from reports.maps import ClaimRow, Map, claim_rows, failures_of, maps_of, plot_of, useful_of
+from reports.sweet_spot import Verdict, spread
+from reports.tables import describe_defence, short
+from reports.text_panels import TextAttack, text_attacks
+
+SHOWN = ("ssim", "psim", "mcs", "psnr", "em", "token_accuracy", "similarity", "recognised", "rank")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table: what stands in it, and the number that it is sorted by."""
+
+    text: str
+    key: float | str = ""
+
+
+@dataclass(frozen=True)
+class RunBlock:
+    """One run of a cell: its picture with a caption for each row, its figures by attack, its text."""
+
+    seed: int
+    name: str
+    picture: Montage | None
+    captions: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
+    attacks: tuple[tuple[str, tuple[str, ...]], ...]
+    texts: tuple[TextAttack, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Everything about one cell."""
+
+    id: str
+    label: str
+    figures: tuple[str, ...]
+    blocks: tuple[RunBlock, ...]
+    channel: str
+    exact: str  # the id of the same network without the channel, for one behind a channel
+    standing: bool  # seen where there is no script, and in print
+
+
+@dataclass(frozen=True)
+class Hero:
+    """What the verdict looks like: originals, vanilla's reconstructions, the cell's."""
+
+    picture: Montage | None
+    captions: tuple[tuple[str, str], ...]
+    texts: tuple[tuple[str, TextAttack], ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the table."""
+
+    cell: str
+    name: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A setting, ready for the page."""
+
+    id: str
+    title: str
+    summary: str
+    facts: tuple[tuple[str, str], ...]
+    verdict: Verdict
+    hero: Hero | None
+    plot: Markup
+    maps: tuple[Map, ...]
+    claims: tuple[str, ...]
+    claim_rows: tuple[ClaimRow, ...]
+    panels: tuple[Panel, ...]
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    selected: str
+    is_text: bool
+    metric: str
+
+
+def section_of(
+    number: int, setting: Setting, verdict: Verdict, failed: Sequence[dict[str, Any]], max_drop: float, pictures: int
+) -> Section:
+    """The section of one setting.
+
+    Args:
+        number: of the section, for the ids in it.
+        setting: its cells.
+        verdict: about them.
+        failed: all cells that failed.
+        max_drop: how much utility a cell may lose.
+        pictures: how many runs of the whole page have pictures: they share its budget.
+    """
+    ids = {id(cell): f"s{number}c{place}" for place, cell in enumerate(setting.cells)}
+    runs = [run for cell in setting.cells for run in cell.runs if not cell.channel]
+    inputs = displayed(setting, runs, pictures)
+    originals = originals_of(runs, inputs)
+    pictures_of = galleries(runs, inputs, originals)
+    best = best_cell(setting, verdict)
+    texts, claims = claim_rows(setting)
+    standing = {id(best), id(setting.vanilla)} if best is not None else {id(setting.cells[0])}
+    panels = [panel_of(setting, cell, ids, pictures_of, id(cell) in standing) for cell in setting.cells]
+    columns, rows = table_of(setting, ids)
+    return Section(
+        f"s{number}", setting.title, summary_of(setting), tuple(facts_of(setting)), verdict,
+        hero_of(setting, best, inputs, originals), plot_of(setting, verdict, ids, max_drop),
+        tuple(maps_of(setting, ids, failures_of(setting, failed))), tuple(texts), tuple(claims), tuple(panels),
+        tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], setting.is_text, NAMES[setting.recovery],
+    )  # fmt: skip
+
+
+def displayed(setting: Setting, runs: Sequence[FoundRun], pictures: int) -> list[int]:
+    """The test inputs that the section's pictures show: the same for all its runs, as many as the page has room for."""
+    inputs, shape = shown_inputs(runs), setting.about.results["data"]["shape"]
+    if not inputs or len(shape) != 3:
+        return []
+    rows = max(len(run.results["attacks"]) for run in runs) + 1
+    return spread_out(inputs, columns_for(pictures, shape, rows))
+
+
+def spread_out(inputs: Sequence[int], count: int) -> list[int]:
+    """So many of the inputs, at equal distances: data that lie in the order of their classes show all of them.
+
+    Example:
+        >>> spread_out([0, 1, 2, 3, 4, 5, 6, 7, 8], 3)
+        [1, 4, 7]
+    """
+    count = min(count, len(inputs))
+    return [inputs[(2 * place + 1) * len(inputs) // (2 * count)] for place in range(count)]
+
+
+def best_cell(setting: Setting, verdict: Verdict) -> Cell | None:
+    """The cell to show beside vanilla: the verdict's, else the one that gives least away, else any defended one."""
+    candidates = [verdict.cell, *reversed(verdict.front), *setting.cells]
+    return next((cell for cell in candidates if cell is not None and not cell.is_vanilla), None)
+
+
+def summary_of(setting: Setting) -> str:
+    """How many cells and runs there are, and how they were trained, in a line."""
+    config, runs, cells = setting.about.results["config"], len(setting.runs), len(setting.cells)
+    counted = f"{cells} cell{'s' * (cells != 1)}, {runs} run{'s' * (runs != 1)}"
+    return f"{counted} · {config['epochs']} epochs, batch {config['batch_size']}, lr {config['lr']:g}"
+
+
+def facts_of(setting: Setting) -> list[tuple[str, str]]:
+    """What the runs were made with."""
+    results = setting.about.results
+    data, model, config, made = (results[name] for name in ("data", "model", "config", "environment"))
+    shape = " × ".join(map(str, data["shape"]))
+    seeds = sorted({run.results["config"]["seed"] for run in setting.runs})
+    devices = sorted({run.results["environment"]["device"] for run in setting.runs})
+    facts = [
+        ("Data", f"{data['name']}: {data['train']:,} to train on, {data['test']:,} to test on, each {shape}"),
+        ("Source", str(data["source"])),
+        ("Network", f"{model['name']}, cut after {model['cut']}"
+            + (f", {model['head']} head" if model.get("head", "default") != "default" else "")),
+        ("Training", f"{config['epochs']} epochs, batch {config['batch_size']}, lr {config['lr']:g}"),
+        ("Seeds", ", ".join(map(str, seeds))),
+        ("Attacks", "; ".join(attack_facts(setting)) or "none yet"),
+        ("Made with", ", ".join(f"{name} {version}" for name, version in made["versions"].items())),
+        ("On", "; ".join(devices)),
+    ]  # fmt: skip
+    return [(name, said) for name, said in facts if said]
+
+
+def attack_facts(setting: Setting) -> list[str]:
+    """Each attack with its budget and how many inputs it saw."""
+    said: dict[str, None] = {}
+    for run in setting.runs:
+        for key, record in sorted(run.results["attacks"].items()):
+            spent = record["settings"].get("budget") or record["settings"].get("operating_point")
+            words = [str(spent)] if spent else []
+            words.append(f"{record['samples']} {'prompts' if setting.is_text else 'inputs'}")
+            said[f"{key} ({', '.join(words)})"] = None
+    return sorted(said)
+
+
+def panel_of(
+    setting: Setting, cell: Cell, ids: dict[int, str], pictures: dict[Path, Montage | None], standing: bool
+) -> Panel:
+    """A cell with its runs."""
+    figures = [useful_of(setting, cell)]
+    if cell.recovery is not None:
+        figures.append(f"worst-case {NAMES[setting.recovery]} {spread(cell.recovery, 3)}")
+    else:
+        figures.append("not attacked")
+    if cell.utility.count > 1:
+        figures.append(f"{cell.utility.count} seeds")
+    blocks = tuple(block_of(setting, cell, run, pictures.get(run.folder)) for run in cell.runs)
+    alike = [each for each in setting.cells if each.defence == cell.defence and not each.channel]
+    exact = ids[id(alike[0])] if cell.channel and alike else ""
+    return Panel(ids[id(cell)], cell.label, tuple(figures), blocks, cell.channel, exact, standing)
+
+
+def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | None) -> RunBlock:
+    """One run of a cell, as a picture, as numbers, as text."""
+    attacks = run.results["attacks"]
+    captions = tuple((row, figure_of(attacks.get(row), setting.recovery)) for row in picture.rows) if picture else ()
+    if cell.channel:
+        records = {"text/hybrid": attacks["text/hybrid"]["channels"][cell.channel]}
+    else:
+        worst = {"worst case": run.results["worst_case"]} if run.results["worst_case"] else {}
+        records = {**{key: attacks[key] for key in sorted(attacks, key=lambda key: (key == FLOOR, key))}, **worst}
+    metrics = [name for name in SHOWN if any(isinstance(record.get(name), dict) for record in records.values())]
+    rows = tuple((key, tuple(figure_of(record, name) for name in metrics)) for key, record in records.items())
+    texts = tuple(text_attacks(run)) if setting.is_text and not cell.channel else ()
+    named = tuple(NAMES[name] for name in metrics)
+    return RunBlock(run.results["config"]["seed"], run.name, picture, captions, named, rows, texts)
+
+
+def figure_of(record: dict[str, Any] | None, metric: str) -> str:
+    """`mean ± std (worst)` of one attack; empty where it was not measured."""
+    figures = (record or {}).get(metric)
+    if not isinstance(figures, dict):
+        return ""
+    return (
+        f"{figures['mean']:.1f} ± {figures['std']:.1f} ({figures['worst']:.0f})"
+        if metric in ("psnr", "rank")
+        else in_words(figures)
+    )
+
+
+def hero_of(setting: Setting, best: Cell | None, inputs: Sequence[int], originals: np.ndarray | None) -> Hero | None:
+    """The best cell's reconstructions below vanilla's, each by the attack that recovered it best."""
+    sides = [cell for cell in (setting.vanilla, best) if cell is not None]
+    if setting.is_text:
+        found = [(cell.label, text_attacks(cell.runs[0], 3)) for cell in sides if not cell.channel]
+        texts = tuple((label, attacks[0]) for label, attacks in found if attacks)
+        return Hero(None, (), texts) if texts else None
+    rows = {"original": originals[: len(inputs)]} if originals is not None else {}
+    captions = [("Original", "")] if rows else []
+    for cell in sides:
+        images = worst_images(cell.runs[0], inputs, setting.recovery) if inputs else None
+        if images is not None:
+            rows[cell.label] = images
+            said = f"{NAMES[setting.recovery]} {spread(cell.recovery, 3)}" if cell.recovery else ""
+            captions.append((cell.label, said))
+    picture = montage(rows) if rows.keys() - {"original"} else None
+    return Hero(picture, tuple(captions)) if picture else None
+
+
+def table_of(setting: Setting, ids: dict[int, str]) -> tuple[list[str], list[Row]]:
+    """The head of the table of runs, and its rows."""
+    floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
+    attacks = [*attacks_of(setting), *floor]
+    metric = NAMES[setting.recovery]
+    columns = ["defence", "λ", "β", "seed", setting.utility, "distance"]
+    columns += [*(f"{attack} {metric}" for attack in attacks), f"worst case {metric}", "time"]
+    rows = []
+    for cell in setting.cells:
+        if not cell.channel:
+            rows += [Row(ids[id(cell)], run.name, tuple(entries(setting, run, attacks))) for run in cell.runs]
+    return columns, rows
+
+
+def entries(setting: Setting, run: FoundRun, attacks: Sequence[str]) -> list[Entry]:
+    """One run as a row."""
+    results, metric = run.results, setting.recovery
+    defence, useful = results["defence"], results["utility"][setting.utility]
+    spent = results["environment"]["seconds"] + sum(each.get("seconds", 0.0) for each in results["attacks"].values())
+    plain = defence["name"] == "none"
+    row = [
+        Entry(describe_defence(defence), describe_defence(defence)),
+        Entry("–" if plain else short(defence["lambda"]), defence["lambda"]),
+        Entry("–" if plain else short(defence["beta"]), defence["beta"]),
+        Entry(str(results["config"]["seed"]), results["config"]["seed"]),
+        Entry(f"{useful:.1f}" if setting.utility == "perplexity" else f"{100 * useful:.2f} %", useful),
+        Entry(f"{results['separability']['mean']:.3f}", results["separability"]["mean"]),
+    ]
+    for record in [*(results["attacks"].get(attack) for attack in attacks), results["worst_case"]]:
+        figures = (record or {}).get(metric)
+        known = isinstance(figures, dict)
+        row.append(Entry(figure_of(record, metric) if known else "–", figures["mean"] if figures and known else ""))
+    return [*row, Entry(duration(spent), spent)]

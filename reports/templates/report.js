@@ -1,0 +1,155 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  root.classList.add("scripted");
+  const tip = document.getElementById("tip");
+  const narrow = matchMedia("(max-width: 980px)");
+  const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+
+  // the elements of each cell: squares, points, rows
+  const marks = new Map();
+  for (const each of all("[data-cell]")) {
+    const id = each.dataset.cell;
+    if (!marks.has(id)) marks.set(id, []);
+    marks.get(id).push(each);
+  }
+  // a native tooltip would stand beside ours; what it says is in aria-label
+  for (const title of all("[data-cell] > title, .square > title")) title.remove();
+
+  function choose(id, { remember = true } = {}) {
+    const panel = document.getElementById(id);
+    if (!panel || !panel.classList.contains("panel")) return null;
+    const section = panel.closest(".setting");
+    for (const old of all(".shown", section)) {
+      old.classList.remove("shown");
+      if (old.hasAttribute("aria-pressed")) old.setAttribute("aria-pressed", "false");
+    }
+    panel.classList.add("shown");
+    for (const mark of marks.get(id) || []) {
+      mark.classList.add("shown");
+      if (mark.getAttribute("role") === "button") mark.setAttribute("aria-pressed", "true");
+    }
+    if (remember) try { history.replaceState(null, "", "#" + id); } catch { /* some browsers refuse it for files */ }
+    return panel;
+  }
+
+  function show(mark) {
+    const panel = choose(mark.dataset.cell);
+    if (panel && narrow.matches) panel.scrollIntoView({ block: "nearest" });
+  }
+
+  function point(mark, x, y) {
+    tip.textContent = mark.getAttribute("aria-label") || "";
+    const picture = document.querySelector("#" + mark.dataset.cell + " .montage img");
+    if (picture) {
+      const small = new Image();
+      small.src = picture.src;
+      small.alt = "";
+      tip.append(small);
+    }
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const left = x + 16 + box.width > innerWidth ? x - box.width - 16 : x + 16;
+    const top = Math.min(y + 16, innerHeight - box.height - 8);
+    tip.style.left = Math.max(8, left) + "px";
+    tip.style.top = Math.max(8, top) + "px";
+  }
+
+  function hover(id, on) {
+    for (const mark of marks.get(id) || []) mark.classList.toggle("hover", on);
+  }
+
+  for (const [id, list] of marks) {
+    for (const mark of list) {
+      const row = mark.tagName === "TR";
+      mark.addEventListener("click", () => show(mark));
+      mark.addEventListener("pointerenter", (event) => {
+        hover(id, true);
+        if (!row && event.pointerType === "mouse") point(mark, event.clientX, event.clientY);
+      });
+      mark.addEventListener("pointerleave", () => { hover(id, false); tip.hidden = true; });
+      mark.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(mark); }
+      });
+      if (row) { mark.tabIndex = 0; continue; }
+      mark.setAttribute("aria-pressed", "false");
+      mark.addEventListener("focus", () => {
+        hover(id, true);
+        if (!mark.matches(":focus-visible")) return;
+        const box = mark.getBoundingClientRect();
+        point(mark, box.right, box.bottom);
+      });
+      mark.addEventListener("blur", () => { hover(id, false); tip.hidden = true; });
+    }
+  }
+  for (const square of all(".square:not([data-cell])")) {
+    square.addEventListener("pointerenter", (event) => {
+      tip.textContent = square.getAttribute("aria-label");
+      tip.hidden = false;
+      tip.style.left = Math.min(event.clientX + 16, innerWidth - 330) + "px";
+      tip.style.top = event.clientY + 16 + "px";
+    });
+    square.addEventListener("pointerleave", () => { tip.hidden = true; });
+  }
+  addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+  // one stop of the Tab key a map; arrows go on from there
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  for (const map of all("svg.heat")) {
+    const squares = all(".square[data-cell]", map);
+    squares.forEach((square, index) => square.setAttribute("tabindex", index ? "-1" : "0"));
+    map.addEventListener("keydown", (event) => {
+      const step = steps[event.key];
+      const here = event.target.closest(".square[data-cell]");
+      if (!step || !here) return;
+      event.preventDefault();
+      const at = (square) => [Number(square.dataset.row), Number(square.dataset.column)];
+      const [row, column] = at(here);
+      const ahead = squares
+        .map((square) => ({ square, along: (at(square)[0] - row) * step[0] + (at(square)[1] - column) * step[1],
+          aside: Math.abs((at(square)[0] - row) * step[1]) + Math.abs((at(square)[1] - column) * step[0]) }))
+        .filter((each) => each.along > 0)
+        .sort((a, b) => a.aside - b.aside || a.along - b.along);
+      if (!ahead.length) return;
+      here.setAttribute("tabindex", "-1");
+      ahead[0].square.setAttribute("tabindex", "0");
+      ahead[0].square.focus();
+    });
+  }
+
+  // tables that sort by a click on their head
+  for (const table of all("table.runs")) {
+    const heads = all("thead th", table);
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = head.textContent;
+      head.replaceChildren(button);
+      head.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const falling = head.getAttribute("aria-sort") === "ascending";
+        for (const other of heads) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        const body = table.tBodies[0];
+        const key = (row) => row.cells[column].dataset.key;
+        const rows = Array.from(body.rows).sort((one, other) => {
+          const a = key(one), b = key(other);
+          if (a === "" || b === "") return (a === "") - (b === "");  // what was not measured stays last
+          const order = isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b;
+          return falling ? -order : order;
+        });
+        body.append(...rows);
+      });
+    });
+  }
+
+  // on a phone a plot is wider than the screen; its useful end is the right one
+  for (const plot of all(".chart.wide .scroll")) plot.scrollLeft = plot.scrollWidth;
+  addEventListener("beforeprint", () => { for (const facts of all("details.facts")) facts.open = true; });
+  for (const hint of all(".hint")) hint.hidden = false;
+  for (const section of all(".setting[data-selected]")) choose(section.dataset.selected, { remember: false });
+  const asked = () => choose(decodeURIComponent(location.hash.slice(1)), { remember: false });
+  addEventListener("hashchange", asked);
+  if (/^#s\d+c\d+$/.test(location.hash)) asked();
+})();

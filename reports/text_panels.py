@@ -1,0 +1,112 @@
+"""Recovered text for the page: token by token with its marks, the losses on the way, the detector, the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from reports.gathering import FoundRun
+from reports.plots import loss_lines
+
+MOST = 12  # prompts of a run that are shown; their figures are over all of them
+LONGEST = 400  # tokens of a prompt that are shown
+KINDS = {"right verified": "right and verified", "right": "right, not verified", "wrong": "wrong"}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt: the truth, and each recovered token with what is known about it (a key of KINDS)."""
+
+    truth: str
+    tokens: tuple[tuple[str, str], ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class TextAttack:
+    """What one policy recovered of a run.
+
+    Args:
+        key: the attack.
+        prompts: the first few.
+        of: how many there are.
+        losses: the cumulative discrete loss as a plot; empty where it was not observed.
+        detector: its figures by name, as they are written.
+        channels: rows of the table of channels.
+    """
+
+    key: str
+    prompts: tuple[Prompt, ...]
+    of: int
+    losses: Markup
+    detector: tuple[tuple[str, str], ...]
+    channels: tuple[tuple[str, ...], ...]
+
+
+CHANNEL_COLUMNS = ("channel", "exact match", "tokens right", "similarity", "perplexity", "accuracy", "detector AUROC")
+
+
+def text_attacks(run: FoundRun, most: int = MOST) -> list[TextAttack]:
+    """Every policy that was tried on a run, by name, with its first prompts."""
+    found = []
+    for key, record in sorted(run.results["attacks"].items()):
+        prompts = [prompt_of(each) for each in record.get("recovered", [])[:most]]
+        seen = record.get("observed") or {}
+        losses = seen.get("cumulative_loss") or []
+        right = [all(each.get("right", [])) for each in record.get("recovered", [])]
+        right += [True] * (len(losses) - len(right))
+        found.append(
+            TextAttack(
+                key, tuple(prompts), len(record.get("recovered", [])), loss_lines(losses, right),
+                tuple(detector_of(seen.get("detector") or {})), tuple(channels_of(run.results, record)),
+            )
+        )  # fmt: skip
+    return found
+
+
+def prompt_of(recovered: dict[str, Any]) -> Prompt:
+    """One prompt with its marks."""
+    tokens = recovered.get("tokens", [])
+    verified, right = (padded(recovered.get(name, []), len(tokens)) for name in ("verified", "right"))
+    marked = []
+    for token, sure, correct in zip(tokens[:LONGEST], verified, right, strict=False):
+        marked.append((str(token), "wrong" if not correct else "right verified" if sure else "right"))
+    return Prompt(str(recovered.get("truth", "")), tuple(marked), max(len(tokens) - LONGEST, 0))
+
+
+def padded(flags: Sequence[bool], length: int) -> list[bool]:
+    """Flags for every token; what is not said is not so."""
+    return [*flags, *[False] * (length - len(flags))]
+
+
+def detector_of(detector: dict[str, Any]) -> list[tuple[str, str]]:
+    """How well the attacker tells, without the truth, which prompts came back wrong."""
+    names = {"precision": "precision", "recall": "recall", "auroc": "AUROC", "located": "first wrong token located"}
+    found = [(said, detector.get(name)) for name, said in names.items()]
+    rows = [(said, f"{value:.2f}") for said, value in found if isinstance(value, int | float)]
+    if flagged := detector.get("flagged"):
+        rows.insert(0, ("prompts flagged", f"{sum(map(bool, flagged))} of {len(flagged)}"))
+    return rows
+
+
+def channels_of(results: dict[str, Any], record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Exact states and each channel: what comes back, and what the model is still good for."""
+    detector = (record.get("observed") or {}).get("detector") or {}
+    exact = {**record, **results["utility"], "detector": detector}
+    rows = {"exact states": exact, **record.get("channels", {})}
+    return [(name, *channel_cells(row)) for name, row in rows.items()] if len(rows) > 1 else []
+
+
+def channel_cells(row: dict[str, Any]) -> list[str]:
+    """The figures of one channel; a dash for what was not measured."""
+    auroc = (row.get("detector") or {}).get("auroc")
+    return [
+        *(f"{100 * row[name]['mean']:.1f} %" if name in row else "–" for name in ("em", "token_accuracy")),
+        f"{row['similarity']['mean']:.3f}" if "similarity" in row else "–",
+        f"{row['perplexity']:.1f}" if isinstance(row.get("perplexity"), int | float) else "–",
+        f"{100 * row['accuracy']:.1f} %" if isinstance(row.get("accuracy"), int | float) else "–",
+        f"{auroc:.2f}" if isinstance(auroc, int | float) else "–",
+    ]

@@ -1,0 +1,93 @@
+"""SweepConfig: a grid over λ, β and seeds, and on what it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from errors import UserError
+from metrics.summary import HIGHER_IS_WORSE
+from reports.sweet_spot import MAX_DROP
+from runs.config import TrainConfig
+
+
+@dataclass
+class SweepConfig:
+    """A grid and its means; everything else about its runs is as `train.py` takes it.
+
+    Args:
+        lam: weights of the penalty, the grid's rows; vanilla (0) is always part of a grid.
+        beta: what keeps representations apart, the grid's columns.
+        seed: one run a seed for each cell; figures are mean and spread over them.
+        max_drop: how much of vanilla's accuracy (of perplexity: relative) a sweet spot may cost.
+        metric: of recovery; default SSIM for images, similarity for text, cosine similarity for vectors.
+        refine: so many more cells around the front, after the grid.
+        cpus_per_run: CPU cores, and threads, of a run.
+        gpus_per_run: GPUs of a run, or a share of one, such as 0.1; default: one where there are any.
+        parallel: at most so many runs at a time; 0: as many as the machine or the cluster has room for.
+        address: of a Ray cluster, auto or host:port; default: this machine alone.
+        dry_run: list what would run and what is there, and run nothing.
+    """
+
+    lam: list[float] = field(default_factory=lambda: [0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0])
+    beta: list[float] = field(default_factory=lambda: [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8])
+    seed: list[int] = field(default_factory=lambda: [0])
+    max_drop: float = MAX_DROP
+    metric: str | None = None
+    refine: int = 0
+    cpus_per_run: int = 1
+    gpus_per_run: float | None = None
+    parallel: int = 0
+    address: str | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        for flag, values in (("lambda", self.lam), ("beta", self.beta), ("seed", self.seed)):
+            check_values(flag, values)
+        if not (math.isfinite(self.max_drop) and self.max_drop >= 0):
+            raise UserError(f"--max-drop must be a number of at least 0; got {self.max_drop:g}")
+        for flag, count, least in (
+            ("refine", self.refine, 0),
+            ("cpus-per-run", self.cpus_per_run, 1),
+            ("parallel", self.parallel, 0),
+        ):
+            if count < least:
+                raise UserError(f"--{flag} must be at least {least}; got {count}")
+        if self.metric is not None and self.metric not in HIGHER_IS_WORSE:
+            raise UserError(f"--metric must be one of {', '.join(HIGHER_IS_WORSE)}; got {self.metric}")
+        share = self.gpus_per_run
+        if share is not None and not (math.isfinite(share) and share >= 0 and (share < 1 or share.is_integer())):
+            raise UserError(f"--gpus-per-run must be a whole number, or a share below 1; got {share:g}")
+
+    def grid(self, common: dict[str, Any]) -> list[TrainConfig]:
+        """Every cell as the config of its run: vanilla, then row by row, for each seed.
+
+        Args:
+            common: what all runs share, fields of TrainConfig.
+        """
+        pairs = [(0.0, self.beta[0]), *((lam, beta) for lam in self.lam if lam > 0 for beta in self.beta)]
+        return cells_of(pairs, self.seed, common)
+
+
+def check_values(flag: str, values: Sequence[float]) -> None:
+    """Refuse an axis that is empty, names a value twice, or has one that no run takes."""
+    if not values:
+        raise UserError(f"--{flag} needs at least one value: the grid is empty")
+    for value in values:
+        if not (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0):
+            raise UserError(f"--{flag} must be numbers of at least 0; got {value}")
+        if list(values).count(value) > 1:
+            raise UserError(f"--{flag} names {value:g} twice; every value makes one row or column")
+
+
+def cells_of(pairs: Sequence[tuple[float, float]], seeds: Sequence[int], common: dict[str, Any]) -> list[TrainConfig]:
+    """One config for each (λ, β) and seed; cells that mean the same run, such as UniCon's for every β, once."""
+    cells: dict[str, TrainConfig] = {}
+    for seed in seeds:
+        for lam, beta in pairs:
+            config = TrainConfig(**common, lam=float(lam), beta=float(beta), seed=int(seed))
+            cells.setdefault(repr(dataclasses.asdict(config)), config)
+    return list(cells.values())

@@ -1,0 +1,250 @@
+"""Ray Tune as the engine: the same code makes a grid on two cores and on a cluster.
+
+Tune's part is to find room for cells and to start one again whose process died. What a cell is, and whether it is
+done, is in its run folder alone, so nothing of Tune's own state is needed to go on after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import lightning
+import ray
+import torch
+from lightning.pytorch.callbacks import Callback
+from ray import tune
+
+from errors import BusyError, UserError, first_line
+from runs.command_line import quieten
+from runs.config import TrainConfig
+from runs.folder import Run
+from sweeps.config import SweepConfig
+from sweeps.plan import SweepCell
+
+Make = Callable[[TrainConfig, Sequence[Callback]], dict[str, Any]]  # train.train
+
+RESTARTS = 2  # of a cell whose process died: out of memory, or killed
+REPORT_SECONDS = 0.5  # between two signs of life of a cell
+PROBE_SECONDS = 5.0  # for a cluster to answer at all
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nobody asked to be counted
+    "RAY_AIR_NEW_OUTPUT": "0",  # the live table is ours
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # paths mean in a cell what they mean on the command line
+    "RAY_DEDUP_LOGS": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C ends here as it ends everywhere else
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+
+
+class Watcher(Protocol):
+    """Who is told how cells get on."""
+
+    def started(self, name: str) -> None:
+        """A cell has found room."""
+
+    def progressed(self, name: str, epoch: int, epochs: int) -> None:
+        """A cell has trained so far."""
+
+    def ended(self, name: str, outcome: str) -> None:
+        """A cell is done, in another process's hands, or has failed with this error."""
+
+
+@contextlib.contextmanager
+def connected(config: SweepConfig) -> Iterator[None]:
+    """A Ray of this machine alone, or the cluster at an address, with room for at least one cell."""
+    os.environ.update(ENVIRONMENT)
+    address = config.address or "local"
+    probe(address)
+    options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100_000_000}
+    try:
+        ray.init(
+            address=address, log_to_driver=False, logging_level=logging.ERROR, **(options if address == "local" else {})
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UserError(f"no Ray cluster answers at --address {address} ({first_line(error)})") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def is_connected() -> bool:
+    """Whether a Ray has been begun or found."""
+    return bool(ray.is_initialized())
+
+
+def probe(address: str) -> None:
+    """Refuse at once an address where nothing listens: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        if address not in ("local", "auto"):
+            raise UserError(f"--address must be auto or host:port; got {address}")
+        return
+    if not port.isdecimal():
+        raise UserError(f"--address must be auto or host:port; got {address}")
+    try:
+        socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(
+            f"no Ray cluster answers at --address {address} ({reason}); `ray start --head` begins one"
+        ) from error
+
+
+def resources(config: SweepConfig) -> dict[str, float]:
+    """What a cell takes; refused where no machine has it."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = config.gpus_per_run
+    if gpus is None:
+        gpus = 1.0 if any(machine.get("GPU", 0) for machine in machines) else 0.0
+    wanted = {"cpu": float(config.cpus_per_run), "gpu": gpus}
+    if not any(all(machine.get(kind.upper(), 0) >= each for kind, each in wanted.items()) for machine in machines):
+        most = {kind: max((machine.get(kind, 0) for machine in machines), default=0) for kind in ("CPU", "GPU")}
+        raise UserError(
+            f"a run asks for {wanted['cpu']:g} CPUs and {wanted['gpu']:g} GPUs, and no machine has them (at most "
+            f"{most['CPU']:g} and {most['GPU']:g}); lower --cpus-per-run or --gpus-per-run"
+        )
+    return wanted
+
+
+def slots(config: SweepConfig) -> int:
+    """How many cells find room at a time."""
+    wanted = resources(config)
+    room = 0
+    for node in ray.nodes():
+        if node["Alive"]:
+            fits = [node["Resources"].get(kind.upper(), 0) / each for kind, each in wanted.items() if each]
+            room += int(min(fits) + 1e-9)
+    return max(1, min(room, config.parallel or room))
+
+
+def make_cells(cells: Sequence[SweepCell], make: Make, config: SweepConfig, watcher: Watcher) -> None:
+    """Make every one of these cells once, as many at a time as there is room for; `watcher` hears how each ended."""
+    out = Path(cells[0].config.out)
+    storage = out.absolute() / ".tune" / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+    wanted = resources(config)
+    common = {"folder": os.getcwd(), "threads": config.cpus_per_run, "gpus": wanted["gpu"]}
+    tasks = [{"name": cell.name, "fields": dataclasses.asdict(cell.config), **common} for cell in cells]
+    trainable = tune.with_resources(tune.with_parameters(run_cell, make=make), wanted)
+    try:
+        storage.mkdir(parents=True)
+        tune.Tuner(
+            trainable,
+            param_space={"cell": tune.grid_search(tasks)},
+            tune_config=tune.TuneConfig(
+                reuse_actors=True,  # the next cell begins where torch is already imported
+                max_concurrent_trials=config.parallel or None,
+                trial_dirname_creator=lambda trial: trial.trial_id,
+            ),
+            run_config=tune.RunConfig(
+                name="sweep",
+                storage_path=str(storage),
+                verbose=0,
+                callbacks=[Relay(watcher)],
+                failure_config=tune.FailureConfig(max_failures=RESTARTS),
+            ),
+        ).fit()
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            storage.parent.rmdir()  # unless another sweep is using it
+
+
+class Relay(tune.Callback):
+    """What Tune hears from cells, told to the watcher."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"watcher": None}  # Tune saves itself for a restore of its own, which nobody asks for
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.watcher.started(trial.config["cell"]["name"])
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+        name = trial.config["cell"]["name"]
+        if "outcome" in result:
+            self.watcher.ended(name, result["outcome"])
+        elif "epoch" in result:
+            self.watcher.progressed(name, result["epoch"], result["epochs"])
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.watcher.ended(
+            trial.config["cell"]["name"], f"its process died {RESTARTS + 1} times (killed, or out of memory)"
+        )
+
+
+# ---------------------------------------------------------------------- in the process of a cell
+
+
+def run_cell(parameters: dict[str, Any], make: Make) -> None:
+    """One cell from beginning to end, in a process of its own, with what it says in the run's log.txt."""
+    task = parameters["cell"]
+    if not Path(task["folder"]).is_dir():
+        outcome = f"{task['folder']} is not on {socket.gethostname()}: a cluster needs one file system for all machines"
+        tune.report({"outcome": outcome})
+        return
+    os.chdir(task["folder"])
+    torch.set_num_threads(task["threads"])
+    if not task["gpus"]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a cell that was given none takes none
+    quieten()
+    config = TrainConfig(**task["fields"])
+    run = Run(Path(config.out) / task["name"])
+    with logged(run):
+        tune.report({"outcome": attempt(config, make)})
+
+
+def attempt(config: TrainConfig, make: Make) -> str:
+    """How making a cell ended: `done`, `busy`, or its error in one line."""
+    try:
+        make(config, [SignOfLife()])
+    except BusyError:
+        return "busy"
+    except UserError as error:
+        return str(error)
+    except OSError as error:
+        traceback.print_exc()
+        return f"{error.strerror or first_line(error)}: {error.filename or 'while writing'}"
+    except Exception as error:
+        traceback.print_exc()  # a bug of ours, in this cell alone as far as the others know
+        return f"{type(error).__name__}: {first_line(error)}"
+    return "done"
+
+
+@contextlib.contextmanager
+def logged(run: Run) -> Iterator[None]:
+    """What is printed meanwhile, in log.txt of the run's folder, after what is there."""
+    try:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        file = (run.folder / "log.txt").open("a", encoding="utf-8", buffering=1)
+    except OSError:  # no room, no rights: the run itself says so
+        yield
+        return
+    with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        yield
+
+
+class SignOfLife(Callback):
+    """Tells the sweep which epoch a cell is in."""
+
+    def __init__(self) -> None:
+        self.told = 0.0
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        now, done = time.monotonic(), trainer.current_epoch + 1
+        if now - self.told > REPORT_SECONDS or done == trainer.max_epochs:
+            self.told = now
+            tune.report({"epoch": done, "epochs": trainer.max_epochs})

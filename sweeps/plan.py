@@ -1,0 +1,98 @@
+"""What of a grid is there, and what is left to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from datamodules import load
+from datamodules.text import load_text
+from errors import UserError
+from evaluations.dispatch import attacked_already
+from reports.tables import describe_defence
+from runs.config import TrainConfig
+from runs.folder import Run
+
+ROOM = 50e6  # bytes that must be free on the disk, and as many more for each run
+A_RUN = 5e6
+
+
+class State(StrEnum):
+    """How far a cell is, as far as its folder tells."""
+
+    DONE = "done"
+    TRAINED = "trained, attacks missing"
+    BEGUN = "begun"
+    FAILED = "failed"
+    TO_DO = "to do"
+
+
+@dataclass(frozen=True)
+class SweepCell:
+    """One run of a grid: its config and the folder that follows from it."""
+
+    config: TrainConfig
+    run: Run
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def label(self) -> str:
+        """`MixCon(1, 1e-4)`, and which seed."""
+        return f"{describe_defence(self.config.defence_record())}, seed {self.config.seed}"
+
+    def state(self) -> State:
+        """How far it is."""
+        if self.run.finished:
+            return State.DONE if attacked_already(self.run, self.config) else State.TRAINED
+        if self.run.failure.is_file():
+            return State.FAILED
+        return State.BEGUN if self.run.checkpoint.is_file() else State.TO_DO
+
+    def failure(self, error: str) -> dict[str, object]:
+        """What `failed.json` says of it."""
+        config = self.config
+        return {
+            "name": self.name,
+            "error": error,
+            "data": {"name": config.dataset},
+            "model": {"name": config.network, "cut": str(config.cut)},
+            "defence": config.defence_record(),
+            "config": {"seed": config.seed, "epochs": config.epochs, "out": config.out},
+        }
+
+
+def planned(configs: Sequence[TrainConfig]) -> list[SweepCell]:
+    """The cells of a grid with their folders, on the data that are really there, found out once for all of them."""
+    cells = []
+    for config in configs:
+        name, source = data_of(config.dataset, str(config.root), config.is_language)
+        # a fallback is decided here and not once more on every machine of a cluster
+        resolved = dataclasses.replace(config, dataset=name if config.dataset is None else config.dataset)
+        cells.append(SweepCell(resolved, Run(Path(config.out) / config.run_name(name, source))))
+    return cells
+
+
+@functools.cache
+def data_of(dataset: str | None, root: str, is_language: bool) -> tuple[str, str]:
+    """The name and the source of a dataset: they are in the names of its runs."""
+    data = load_text(dataset or "pydoc") if is_language else load(dataset, Path(root), 0)
+    return data.name, data.source
+
+
+def check_room(out: Path, runs: int) -> None:
+    """Refuse to begin what the disk has no room for."""
+    folder = next(each for each in (out, *out.absolute().parents) if each.exists())
+    free, needed = shutil.disk_usage(folder).free, ROOM + A_RUN * runs
+    if free < needed:
+        raise UserError(
+            f"--out {out} has {free / 1e6:.0f} MB of disk left, and {runs} runs need about {needed / 1e6:.0f}; "
+            "make room or choose another --out"
+        )

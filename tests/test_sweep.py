@@ -1,0 +1,300 @@
+"""Sweeps as a user runs them, on a real Ray: finished cells stay, kills lose nothing, a failure stops nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from runs.config import TrainConfig
+from sweep import main
+from tests.conftest import ROOT, refused_by
+from train import train
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+PATIENCE = 240.0  # seconds for a busy machine
+TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
+
+
+def flags(npz: Path, out: Path, *more: str) -> list[str]:
+    """A grid of cells that take a second each."""
+    common = ["--dataset", str(npz), "--epochs", "2", "--batch-size", "12", "--out", str(out), "--attacks", "none"]
+    return [*common, "--trainer.accelerator", "cpu", *more]
+
+
+def results_in(out: Path) -> dict[str, Any]:
+    """Every run's results without their times, by name."""
+    found = {file.parent.name: json.loads(file.read_text()) for file in sorted(out.glob("*/results.json"))}
+    return {name: timeless(results) for name, results in found.items()}
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: timeless(each) for key, each in value.items() if key not in TIMES and key not in ("out", "resumed")
+        }
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def files_in(out: Path) -> dict[str, int]:
+    """When each file of each run was written."""
+    files = (file for file in out.glob("*/*") if file.is_file())
+    return {str(file.relative_to(out)): file.stat().st_mtime_ns for file in files}
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`started(*flags)` begins a sweep in the background; it and all its processes end with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        log = (tmp_path / f"sweep-{len(processes)}.log").open("w")
+        command = [sys.executable, "sweep.py", *arguments]
+        processes.append(
+            subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        kill_family(process.pid)
+
+
+def kill_family(pid: int) -> None:
+    """Kill -9 a process and all that it started."""
+    try:
+        family = [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]
+    except psutil.NoSuchProcess:
+        return
+    for each in family:
+        try:
+            each.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What a condition gives as soon as it is true."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("waited too long")
+
+
+# ---------------------------------------------------------------------- a grid
+
+
+def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
+    npz: Callable[..., Path], tmp_path: Path, command: Command
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    first = command("sweep.py", *flags(data, out, "--lambda", "1", "--beta", "1e-2", "1e-4"))
+    assert first.returncode == 0, first.stderr
+    assert "3 of 3" in first.stdout
+    assert (out / "report.html").is_file()
+    for run in out.glob("*-s0-*"):
+        assert "epoch 2/2" in (run / "log.txt").read_text()
+    same: dict[str, Any] = {"dataset": str(data), "epochs": 2, "batch_size": 12, "lam": 1.0, "beta": 1e-4}
+    same |= {"attacks": ["none"], "trainer": {"accelerator": "cpu"}}
+    alone = TrainConfig(**same, out=str(tmp_path / "alone"))
+    name = train(alone)["name"]
+    assert results_in(tmp_path / "alone")[name] == results_in(out)[name]  # the same run to the last bit
+
+    before = files_in(out)
+    more = command("sweep.py", *flags(data, out, "--lambda", "0", "1", "10", "--beta", "1e-2", "1e-4"))
+    assert more.returncode == 0, more.stderr
+    after = files_in(out)
+    assert {file: after[file] for file in before} == before  # finished cells are not touched
+    assert len(results_in(out)) == 5
+    assert not (out / ".tune").exists()
+
+
+def test_a_failing_cell_is_written_down_and_the_others_are_made(
+    npz: Callable[..., Path], tmp_path: Path, command: Command
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    wanted = flags(data, out, "--lambda", "1", "--beta", "1e-2", "--seed", "0", "1")
+    listed = command("sweep.py", *wanted, "--dry-run").stdout
+    bad = next(line.split()[-1] for line in listed.splitlines() if "-l1-" in line)
+    (out / bad).mkdir(parents=True)
+    (out / bad / "last.ckpt").write_bytes(b"no checkpoint")
+    ended = command("sweep.py", *wanted)
+    assert ended.returncode == 1
+    assert "1 of 4 cells failed (MixCon(1, 0.01), seed" in ended.stderr
+    assert "damaged" in ended.stderr
+    assert "damaged" in json.loads((out / bad / "failed.json").read_text())["error"]
+    assert len(results_in(out)) == 3
+    assert "failed" in command("sweep.py", *wanted, "--dry-run").stdout
+
+    (out / bad / "last.ckpt").unlink()  # as the line says; the same command tries it again
+    assert command("sweep.py", *wanted).returncode == 0
+    assert not (out / bad / "failed.json").exists()
+
+
+# ---------------------------------------------------------------------- kills
+
+
+def test_kills_of_a_sweep_and_of_a_worker_lose_nothing(
+    npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    grid = flags(data, out, "--lambda", "1", "10", "--beta", "1e-2", "1e-4", "--epochs", "60")
+    killed = started(*grid)
+    until(lambda: list(out.glob("*/results.json")))
+    killed.kill()
+    killed.wait()
+    finished = {name: time for name, time in files_in(out).items() if (out / name).with_name("results.json").exists()}
+    assert 0 < len(results_in(out)) < 5
+
+    going_on = started(*grid)
+    until(lambda: worker_of(going_on.pid)).kill()
+    assert going_on.wait(timeout=PATIENCE) == 0
+    assert {name: files_in(out)[name] for name in finished} == finished
+
+    for run in out.glob("*-s0-*"):  # what an unbroken training gives, to the last bit
+        config = yaml.safe_load((run / "config.yaml").read_text())
+        lam = config.pop("lambda")
+        train(TrainConfig(**{**config, "lam": lam, "out": str(tmp_path / "unbroken")}))
+    assert results_in(out) == results_in(tmp_path / "unbroken")
+    assert len(results_in(out)) == 5
+
+
+def worker_of(pid: int) -> psutil.Process | None:
+    """A process that makes a cell, of the sweep with this process number."""
+    for each in psutil.Process(pid).children(recursive=True):
+        try:
+            if "ImplicitFunc.train" in " ".join(each.cmdline()):
+                return each
+        except psutil.NoSuchProcess:
+            continue
+    return None
+
+
+def test_two_sweeps_on_one_folder_share_the_work(
+    npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    grid = flags(data, out, "--lambda", "1", "10", "--beta", "1e-2", "1e-4", "--epochs", "40")
+    both = [started(*grid), started(*grid)]
+    assert [each.wait(timeout=PATIENCE) for each in both] == [0, 0]
+    assert len(results_in(out)) == 5
+    for run in out.glob("*-s0-*"):
+        assert len(list((run / "logs" / "csv").glob("version_*"))) == 1  # each was made by one of them, once
+
+
+# ---------------------------------------------------------------------- refinement
+
+
+def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
+    npz: Callable[..., Path], tmp_path: Path, command: Command
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    attack = ["--attacks", "whitebox/paper", "--samples", "4", "--max-drop", "1"]
+    grid = [*flags(data, out, "--lambda", "1", "--beta", "1e-2", "--refine", "2"), *attack]
+    first = command("sweep.py", *grid)
+    assert first.returncode == 0, first.stderr
+    assert "refining: (0.316, 0.01), (3.16, 0.01)" in first.stdout
+    assert len(results_in(out)) == 4
+    before = files_in(out)
+    again = command("sweep.py", *grid)
+    assert again.returncode == 0
+    assert files_in(out) == before
+
+
+# ---------------------------------------------------------------------- wrong input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--lambda", "1", "1"], "--lambda names 1 twice"),
+        (["--lambda", "-1"], "--lambda must be numbers of at least 0; got -1"),
+        (["--beta"], "expected at least one argument"),
+        (["--dataset", "nowhere.npz"], "nowhere.npz"),
+        (["--address", "nowhere"], "--address must be auto or host:port"),
+        (["--address", "127.0.0.1:1"], "no Ray cluster answers at --address 127.0.0.1:1"),
+        (["--cpus-per-run", "0"], "--cpus-per-run must be at least 1"),
+        (["--metric", "beauty"], "--metric must be one of"),
+    ],
+)
+def test_wrong_input_is_said_in_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, npz: Callable[..., Path]
+) -> None:
+    usual = ["--lambda", "1", "--beta", "1e-2", *flags(npz(), tmp_path / "runs")]
+    given = {flag for flag in arguments if flag.startswith("--")}
+    kept = []
+    for flag, *values in grouped(usual):
+        kept += [] if flag in given else [flag, *values]
+    refused_by(main, capsys, says, *kept, *arguments)
+    assert not list(tmp_path.glob("runs/*/results.json"))
+
+
+def grouped(arguments: list[str]) -> list[list[str]]:
+    groups: list[list[str]] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            groups.append([])
+        groups[-1].append(argument)
+    return groups
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("lambda: []", "--lambda needs at least one value"), ("lambda: 1", "lambda in"), ("beta: [a]", "beta")],
+)
+def test_a_grid_that_a_file_cannot_mean_is_refused(
+    text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "grid.yaml"
+    file.write_text(text)
+    refused_by(main, capsys, says, "--config", str(file), "--out", str(tmp_path / "runs"))
+
+
+SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
+def test_every_sweep_file_is_a_grid(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = yaml.safe_load(file.read_text())
+    needs_data = written["dataset"] not in ("mnist-5k", "pydoc")
+    own = ["--dataset", "mnist-5k"] if needs_data else []
+    assert main(["--config", str(file), *own, "--dry-run", "--out", str(tmp_path)]) == 0
+    cells = 1 + len(written["lambda"]) * len(written["beta"])
+    assert f"{cells} cells: 0 are there, {cells} would run" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- a cluster
+
+
+@pytest.mark.slow
+def test_a_cluster_of_two_nodes_makes_a_grid(npz: Callable[..., Path], tmp_path: Path, command: Command) -> None:
+    ray = shutil.which("ray", path=str(Path(sys.executable).parent)) or "ray"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
+    address = f"127.0.0.1:{port}"
+    common = ["--num-cpus", "1", "--object-store-memory", "100000000", "--disable-usage-stats"]
+    head = [ray, "start", "--head", "--port", str(port), "--include-dashboard", "false"]
+    try:
+        for node in (head, [ray, "start", "--address", address]):
+            subprocess.run([*node, *common], check=True, env=environment, timeout=PATIENCE, capture_output=True)
+        grid = flags(npz(), tmp_path / "runs", "--lambda", "1", "--beta", "1e-2", "1e-4", "--address", address)
+        ended = command("sweep.py", *grid)
+        assert ended.returncode == 0, ended.stderr
+        assert len(results_in(tmp_path / "runs")) == 3
+    finally:
+        subprocess.run([ray, "stop", "--force"], env=environment, timeout=PATIENCE, capture_output=True, check=False)
