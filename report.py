@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reports.page import METRICS, Report, write_report
-from reports.sweet_spot import MAX_DROP
+from reports.page import Report, write_report
+from reports.sweet_spot import MAX_DROP, METRICS
 from runs.command_line import run_command, script_parser
 
 EXAMPLES = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +12,16 @@ from markupsafe import Markup
 
 from errors import UserError
 from files import replacing
-from metrics.summary import HIGHER_IS_WORSE
 from reports.cells import NAMES, Setting, settings_of
 from reports.exports import csv_text, markdown_text
 from reports.gallery import attacks_shown
 from reports.gathering import FoundRun, Gathered, gather
 from reports.gradient_panels import STAGE_COLUMNS, gradient_views
 from reports.sections import section_of
-from reports.sweet_spot import MAX_DROP, Verdict, sweet_spot, tolerance
+from reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot, tolerance
 from reports.text_panels import CHANNEL_COLUMNS, KINDS
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
 
 
 @dataclass(frozen=True)
@@ -92,12 +89,8 @@ def check(out: Path, max_drop: float, metric: str | None) -> None:
         raise UserError(f"--out {out}: its folder is not there")
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; give a file that ends in .html")
-    if not 0 <= max_drop < math.inf:
-        raise UserError(
-            f"--max-drop must be a number of at least 0, such as 0.01 for one percentage point; got {max_drop:g}"
-        )
-    if metric is not None and metric not in METRICS:
-        raise UserError(f"--metric must be one of {', '.join(METRICS)}; got {metric}")
+    check_max_drop(max_drop)
+    check_metric(metric)
 
 
 def check_measured(metric: str, runs: Sequence[FoundRun]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from errors import UserError
+from metrics.summary import HIGHER_IS_WORSE
 from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, Spread
 
+METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
 SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
 
@@ -32,6 +36,20 @@ class Verdict:
     front: tuple[Cell, ...] = ()
     qualifying: tuple[Cell, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+
+def check_max_drop(max_drop: float) -> None:
+    """Refuse a tolerance that cannot be meant."""
+    if not 0 <= max_drop < math.inf:
+        raise UserError(
+            f"--max-drop must be a number of at least 0, such as 0.01 for one percentage point; got {max_drop:g}"
+        )
+
+
+def check_metric(metric: str | None) -> None:
+    """Refuse a metric of recovery that there is not; None stands for the usual one."""
+    if metric is not None and metric not in METRICS:
+        raise UserError(f"--metric must be one of {', '.join(METRICS)}; got {metric}")
 
 
 def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:

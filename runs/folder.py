@@ -132,7 +132,7 @@ class Run:
             temporary.write_text(json.dumps(failure, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def read_failure(self) -> dict[str, Any]:
-        """What a failed run left behind: its `name`, `error`, `data`, `model`, `defence` and `config`."""
+        """What a failed run left behind: its `name`, `error`, `defence` and `config`."""
         try:
             failure: dict[str, Any] = json.loads(self.failure.read_text(encoding="utf-8"))
             if not isinstance(failure, dict) or not failure.keys() >= {"name", "error", "defence", "config"}:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from errors import UserError
-from metrics.summary import HIGHER_IS_WORSE
-from reports.sweet_spot import MAX_DROP
+from reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
 from runs.config import TrainConfig
 
 
@@ -47,8 +46,7 @@ class SweepConfig:
     def __post_init__(self) -> None:
         for flag, values in (("lambda", self.lam), ("beta", self.beta), ("seed", self.seed)):
             check_values(flag, values)
-        if not (math.isfinite(self.max_drop) and self.max_drop >= 0):
-            raise UserError(f"--max-drop must be a number of at least 0; got {self.max_drop:g}")
+        check_max_drop(self.max_drop)
         for flag, count, least in (
             ("refine", self.refine, 0),
             ("cpus-per-run", self.cpus_per_run, 1),
@@ -56,8 +54,7 @@ class SweepConfig:
         ):
             if count < least:
                 raise UserError(f"--{flag} must be at least {least}; got {count}")
-        if self.metric is not None and self.metric not in HIGHER_IS_WORSE:
-            raise UserError(f"--metric must be one of {', '.join(HIGHER_IS_WORSE)}; got {self.metric}")
+        check_metric(self.metric)
         share = self.gpus_per_run
         if share is not None and not (math.isfinite(share) and share >= 0 and (share < 1 or share.is_integer())):
             raise UserError(f"--gpus-per-run must be a whole number, or a share below 1; got {share:g}")

@@ -15,7 +15,7 @@ from datamodules.text import load_text
 from errors import UserError
 from evaluations.dispatch import attacked_already
 from reports.tables import describe_defence
-from runs.config import TrainConfig
+from runs.config import FLAG_NAMES, TrainConfig
 from runs.folder import Run
 
 ROOM = 50e6  # bytes that must be free on the disk, and as many more for each run
@@ -58,15 +58,8 @@ class SweepCell:
 
     def failure(self, error: str) -> dict[str, object]:
         """What `failed.json` says of it."""
-        config = self.config
-        return {
-            "name": self.name,
-            "error": error,
-            "data": {"name": config.dataset},
-            "model": {"name": config.network, "cut": str(config.cut)},
-            "defence": config.defence_record(),
-            "config": {"seed": config.seed, "epochs": config.epochs, "out": config.out},
-        }
+        fields = {FLAG_NAMES.get(name, name): value for name, value in dataclasses.asdict(self.config).items()}
+        return {"name": self.name, "error": error, "defence": self.config.defence_record(), "config": fields}
 
 
 def planned(configs: Sequence[TrainConfig]) -> list[SweepCell]:

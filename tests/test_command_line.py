@@ -387,7 +387,7 @@ def test_a_command_of_the_readme_runs(
 
 def test_the_readme_names_every_script_and_experiment() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path in [*ROOT.glob("*.py"), *(ROOT / "configs").glob("*.yaml")]:
+    for path in [*ROOT.glob("*.py"), *(ROOT / "configs").rglob("*.yaml")]:
         assert (path.name if path.suffix == ".py" else path.stem) in readme, path.name
     assert len(readme_commands("train.py")) >= 6
 

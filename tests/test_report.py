@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from report import main
-from tests.conftest import refused_by
+from tests.conftest import readme_commands, refused_by
 from tests.reports.fabricated import HOSTILE, defence_of, failed_run, image_grid, image_run, text_run
 
 if TYPE_CHECKING:
@@ -62,6 +62,14 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, capsys: pytest.Captur
     refused_by(main, capsys, "--max-drop must be a finite number", runs, "--max-drop", "much")
     refused_by(main, capsys, "--metric must be one of ssim, psim", runs, "--metric", "mse")
     assert not list(tmp_path.rglob("*.html"))
+
+
+@pytest.mark.parametrize("argv", readme_commands("report.py"), ids=" ".join)
+def test_a_command_of_the_readme_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image_run(tmp_path / "checkpoints", defence_of("none", 0, 0))
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 0
+    assert (tmp_path / "checkpoints" / "report.html").is_file()
 
 
 def test_help_ends_in_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from runs.config import TrainConfig
 from sweep import main
-from tests.conftest import ROOT, refused_by
+from tests.conftest import ROOT, readme_commands, refused_by
 from train import train
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -274,6 +274,16 @@ def test_every_sweep_file_is_a_grid(file: Path, tmp_path: Path, capsys: pytest.C
     assert main(["--config", str(file), *own, "--dry-run", "--out", str(tmp_path)]) == 0
     cells = 1 + len(written["lambda"]) * len(written["beta"])
     assert f"{cells} cells: 0 are there, {cells} would run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)
+def test_a_command_of_the_readme_is_a_grid(
+    argv: list[str], npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As written, but on small data, and planned instead of made: other tests make grids."""
+    planned = [*argv, "--dataset", str(npz()), "--out", str(tmp_path), *(["--dry-run"] * ("--dry-run" not in argv))]
+    assert main(planned) == 0
+    assert "cells: 0 are there" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- a cluster
