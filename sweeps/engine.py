@@ -40,7 +40,7 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nobody asked to be counted
     "RAY_AIR_NEW_OUTPUT": "0",  # the live table is ours
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # paths mean in a cell what they mean on the command line
-    "RAY_DEDUP_LOGS": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C ends here as it ends everywhere else
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
@@ -72,7 +72,10 @@ def connected(config: SweepConfig) -> Iterator[None]:
             address=address, log_to_driver=False, logging_level=logging.ERROR, **(options if address == "local" else {})
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise UserError(f"no Ray cluster answers at --address {address} ({first_line(error)})") from error
+        raise UserError(
+            f"no Ray cluster can be used at --address {address} ({first_line(error)}); its machines need the same "
+            "version of Ray, and the same ~/.ray/auth_token where there is one"
+        ) from error
     try:
         yield
     finally:

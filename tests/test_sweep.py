@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -291,20 +290,34 @@ def test_a_command_of_the_readme_is_a_grid(
 
 @pytest.mark.slow
 def test_a_cluster_of_two_nodes_makes_a_grid(npz: Callable[..., Path], tmp_path: Path, command: Command) -> None:
-    ray = shutil.which("ray", path=str(Path(sys.executable).parent)) or "ray"
+    ray = str(Path(sys.executable).with_name("ray"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
-    address = f"127.0.0.1:{port}"
-    common = ["--num-cpus", "1", "--object-store-memory", "100000000", "--disable-usage-stats"]
-    head = [ray, "start", "--head", "--port", str(port), "--include-dashboard", "false"]
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    head = ["--head", "--port", address.rpartition(":")[2], "--include-dashboard", "false"]
+    common = ["--num-cpus", "1", "--object-store-memory", "100000000", "--disable-usage-stats", "--block"]
+    home = {**os.environ, "HOME": str(tmp_path)}  # where the cluster's token lies, as for the sweep below
+    nodes: list[subprocess.Popen[bytes]] = []
     try:
-        for node in (head, [ray, "start", "--address", address]):
-            subprocess.run([*node, *common], check=True, env=environment, timeout=PATIENCE, capture_output=True)
-        grid = flags(npz(), tmp_path / "runs", "--lambda", "1", "--beta", "1e-2", "1e-4", "--address", address)
-        ended = command("sweep.py", *grid)
+        for role in (head, ["--address", address]):
+            started = [ray, "start", *role, *common]
+            nodes.append(subprocess.Popen(started, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            until(lambda: listens(address))
+        grid = ["--lambda", "1", "10", "--beta", "1e-2", "1e-4", "--epochs", "40", "--address", address]
+        ended = command("sweep.py", *flags(npz(), tmp_path / "runs", *grid))
         assert ended.returncode == 0, ended.stderr
-        assert len(results_in(tmp_path / "runs")) == 3
+        assert len(results_in(tmp_path / "runs")) == 5
+        for node in nodes:
+            assert node.poll() is None  # a sweep leaves the cluster as it was
     finally:
-        subprocess.run([ray, "stop", "--force"], env=environment, timeout=PATIENCE, capture_output=True, check=False)
+        for node in nodes:
+            kill_family(node.pid)
+
+
+def listens(address: str) -> bool:
+    """Whether anyone answers at an address."""
+    try:
+        socket.create_connection((address.split(":")[0], int(address.split(":")[1])), timeout=1).close()
+    except OSError:
+        return False
+    return True
