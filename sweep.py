@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from reports.page import write_report
 
+from reports.page import write_report
 from runs.command_line import add_config_file, add_dataclass, add_trainer, parse_fields, run_command, script_parser
 from runs.config import TrainConfig
 from sweeps.config import SweepConfig
@@ -51,16 +51,21 @@ def main(argv: list[str] | None = None) -> int:
         grid, common = parse_fields(sweep_parser(), argv, [SweepConfig, TrainConfig])
         config = SweepConfig(**grid)
         if config.dry_run:
-            show_plan(planned(config.grid(common)), bool(common["force"]))
+            show_plan(planned(config.grid(common)), config, bool(common["force"]))
             return
         outcome = sweep(config, common, train)
         verdict = verdict_of(outcome, config)
         if verdict is not None:
-            out = Path(outcome.cells[0].config.out)
-            report = write_report([out], out / "report.html", config.max_drop, config.metric)
-            print("\n".join([verdict.sentence, *(f"  {note}" for note in verdict.notes)]))
-            print(f"report   {report.page}", flush=True)
-        check_outcome(outcome)
+            print("\n".join([verdict.sentence, *(f"  {note}" for note in verdict.notes)]), flush=True)
+        try:
+            if verdict is not None:
+                out = Path(outcome.cells[0].config.out)
+                report = write_report([out], out / "report.html", config.max_drop, config.metric)
+                print(f"report   {report.page}", flush=True)
+                if verdict.sentence not in [each.sentence for each in report.verdicts]:
+                    print(f"  it is about all runs in {out}, and so may name another cell", flush=True)
+        finally:
+            check_outcome(outcome)
 
     return run_command(command)
 

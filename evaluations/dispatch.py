@@ -22,19 +22,27 @@ def evaluate(
         data_root: where the run's dataset lies, if not where it was.
         dataset: what to call the run's dataset here, for a file that was moved.
     """
+    is_text = "tokenizer" in run.read_results()["data"]
+    check_attacks_fit(str(run.folder), is_text, config)
+    return evaluate_text(run, config, dataset) if is_text else evaluate_images(run, config, data_root, dataset)
+
+
+def check_attacks_fit(what: str, is_text: bool, config: AttackConfig) -> None:
+    """Refuse attacks on text for a run on images, and the other way round."""
     asked = " ".join(config.attacks)
-    if "tokenizer" in run.read_results()["data"]:
-        if not config.text_policies():
-            raise UserError(f"{run.folder} is a run on text, which --attacks text recovers; got --attacks {asked}")
-        return evaluate_text(run, config, dataset)
-    if not config.attack_keys():
-        raise UserError(f"{run.folder} is a run on images or vectors, not on text; got --attacks {asked}")
-    return evaluate_images(run, config, data_root, dataset)
+    if is_text and not config.text_policies():
+        raise UserError(f"{what} is a run on text, which --attacks text recovers; got --attacks {asked}")
+    if not is_text and not config.attack_keys():
+        raise UserError(f"{what} is a run on images or vectors, not on text; got --attacks {asked}")
 
 
 def attacked_already(run: Run, config: AttackConfig) -> bool:
-    """Whether `evaluate` would have nothing to do for a finished run."""
+    """Whether a finished run has been through everything that is asked for."""
+    is_text = "tokenizer" in run.read_results()["data"]
     if config.attacks == ["none"]:
         return True
-    is_text = "tokenizer" in run.read_results()["data"]
-    return text_attacked(run, config) if is_text else images_attacked(run, config)
+    check_attacks_fit(str(run.folder), is_text, config)
+    try:
+        return text_attacked(run, config) if is_text else images_attacked(run, config)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{run.results} lacks what this version writes ({error}); remove it, or --force") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def evaluate_images(
     """
     results = read_attackable(run)
     seed, samples, attacks = asked_of(run, results, config)
-    if all_finished(results, attacks, samples):
+    if all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks):
         return results
     device = pick_device(config.device)
     reproducible()
@@ -86,21 +85,16 @@ def evaluate_images(
 
 
 def images_attacked(run: Run, config: AttackConfig) -> bool:
-    """Whether a run has already been through everything that is asked for."""
+    """Whether a run has already been through everything that is asked for; a score may still be missing."""
     results = read_attackable(run)
     _, samples, attacks = asked_of(run, results, config)
-    return all_finished(results, attacks, samples)
+    return all(finished(results, attack, samples) for attack in attacks)
 
 
 def asked_of(run: Run, results: dict[str, Any], config: AttackConfig) -> tuple[int, int, list[Attack]]:
     """The attacks' seed, how many inputs they are tried on, and the attacks."""
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     return seed, min(config.samples, results["data"]["test"]), chosen_attacks(config, seed, run.folder)
-
-
-def all_finished(results: dict[str, Any], attacks: Sequence[Attack], samples: int) -> bool:
-    """Whether nothing is left to do."""
-    return all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks)
 
 
 def read_attackable(run: Run) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Cell:
         channel: what happens to the states on their way, for text; empty: nothing.
         runs: one a seed.
         utility: accuracy, or perplexity.
-        recovery: the setting's metric, worst case over attacks, mean over inputs; None where nothing was attacked.
+        recovery: the setting's metric, worst case over attacks, mean over inputs; None where not every seed was
+            attacked, and by the same attacks.
         attacks: what the worst case is over.
     """
 
@@ -67,6 +68,11 @@ class Cell:
             f"{name} {self.defence[name]}" for name in ("family",) if self.defence.get(name, "inverse") != "inverse"
         ]
         return " + ".join([describe_defence(self.defence), *rare, *([self.channel] if self.channel else [])])
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        """The seeds of its runs."""
+        return frozenset(run.results["config"]["seed"] for run in self.runs)
 
     @property
     def is_vanilla(self) -> bool:
@@ -160,6 +166,7 @@ def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
             measured.setdefault((defence, channel), []).append((run, useful, recovered, attacks))
     cells = []
     for (_, channel), rows in measured.items():
+        attacked = {attacks for *_, attacks in rows}
         recoveries = [value for _, _, value, _ in rows if value is not None]
         cells.append(
             Cell(
@@ -167,9 +174,10 @@ def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
                 channel=channel,
                 runs=tuple(run for run, *_ in rows),
                 utility=Spread.of([useful for _, useful, _, _ in rows]),
-                # a mean over some seeds only would be of other networks than the utility beside it
-                recovery=Spread.of(recoveries) if len(recoveries) == len(rows) else None,
-                attacks=frozenset.intersection(*(attacks for *_, attacks in rows)),
+                # a mean over some seeds only would be of other networks than the utility beside it, and one over
+                # unequal attacks of nothing
+                recovery=Spread.of(recoveries) if len(recoveries) == len(rows) and len(attacked) == 1 else None,
+                attacks=frozenset.intersection(*attacked),
             )
         )
     return Setting(title, runs[0], utility, metric, tuple(sorted(cells, key=in_order)))

@@ -67,7 +67,7 @@ def gather(paths: Iterable[Path]) -> Gathered:
     for path in asked:
         if not path.exists():
             raise UserError(f"there is no folder {path}; give a folder with runs in it, such as checkpoints/")
-        for each in sorted(walk(path)):
+        for each in sorted(walk(path, found)):
             if each.resolve() not in seen:
                 seen.add(each.resolve())
                 take(each, found)
@@ -79,16 +79,22 @@ def gather(paths: Iterable[Path]) -> Gathered:
     return found
 
 
-def walk(path: Path) -> Iterable[Path]:
-    """Run folders and .json files at or below a path."""
+def walk(path: Path, found: Gathered) -> Iterable[Path]:
+    """Run folders and .json files at or below a path; folders that cannot be looked into are skipped."""
     if path.is_file():
         yield path.parent if path.name in ("results.json", "last.ckpt", "config.yaml") else path
     elif is_run(path):
         yield path
     else:
-        for each in path.iterdir():
-            if not each.name.startswith(".") and (each.is_dir() or each.suffix == ".json"):
-                yield from walk(each)
+        try:
+            below = list(path.iterdir())
+        except OSError as error:
+            found.skipped.append(f"{path} cannot be looked into ({error.strerror})")
+            return
+        for each in below:
+            is_folder = each.is_dir() and not each.is_symlink()  # a link may lead back up
+            if not each.name.startswith(".") and (is_folder or each.suffix == ".json"):
+                yield from walk(each, found)
 
 
 def is_run(folder: Path) -> bool:
@@ -129,14 +135,17 @@ def take(path: Path, found: Gathered) -> None:
                 found.gradients.append(FoundGradient(path, results))
             return
         run = Run(path)
+        if run.failure.is_file():  # trained, perhaps, and lost in an attack
+            found.failed.append(run.read_failure())
         if run.finished:
             results = run.read_results()
             if missing := what_is_missing(results):
                 raise UserError(f"{run.results} cannot be read (no {missing} in it)")
+            twin = next((each for each in found.runs if each.results["name"] == results["name"]), None)
+            if twin is not None:  # it would pass for another seed
+                raise UserError(f"{path} holds the same run as {twin.folder}, which is taken")
             found.runs.append(FoundRun(path, results))
-        elif run.failure.is_file():
-            found.failed.append(run.read_failure())
-        else:
+        elif not run.failure.is_file():
             found.unfinished.append(path.name)
     except UserError as error:
         found.skipped.append(str(error))

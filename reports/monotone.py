@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from reports.cells import Setting
+from reports.sweet_spot import equally_attacked
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,18 @@ class Claim:
 
 def monotone_claims(setting: Setting) -> list[Claim]:
     """Both claims over all pairs of MixCon cells of a setting; none where its grid has no such pairs."""
-    cells = [each for each in setting.cells if each.defence["name"] == "mixcon" and each.recovery and not each.channel]
+    attacked = [each for each in setting.cells if each.recovery is not None and not each.channel]
+    cells = [each for each in equally_attacked(attacked)[0] if each.defence["name"] == "mixcon"]
     claims = []
-    for text, fixed, moving, sign in (
-        ("same λ, smaller β: worse recovery", "lambda", "beta", -1),
-        ("same β, larger λ: worse recovery", "beta", "lambda", 1),
+    for text, moving, sign in (
+        ("same λ, smaller β: worse recovery", "beta", -1),
+        ("same β, larger λ: worse recovery", "lambda", 1),
     ):
         changes: list[tuple[str, str, float]] = []
         for one, other in itertools.combinations(cells, 2):
             weak, strong = sorted((one, other), key=lambda cell: sign * cell.defence[moving])
             same = {**one.defence, moving: 0} == {**other.defence, moving: 0}
-            if same and one.defence[fixed] == other.defence[fixed] and strong.recovery and weak.recovery:
+            if same and strong.recovery and weak.recovery:
                 changes.append((weak.label, strong.label, strong.recovery.mean - weak.recovery.mean))
         if changes:
             broken = tuple(each for each in changes if each[2] >= 0)

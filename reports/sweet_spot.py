@@ -12,6 +12,7 @@ from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, Spread
 
 METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
+HALF = 0.5  # of vanilla's recovery: what a sweet spot may give away where no line says what is recognisable
 SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
 
 
@@ -62,8 +63,8 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     if left_out:
         notes.append(f"left out, for they did not go through every attack: {named(left_out)}")
     if not_attacked := [cell for cell in setting.cells if cell.recovery is None]:
-        notes.append(f"not attacked: {named(not_attacked)}")
-    notes += unequal_attacks(setting)
+        notes.append(f"not attacked, or not every seed by the same attacks: {named(not_attacked)}")
+    notes += unequal_attacks(setting) + unequal_seeds(compared)
     front = pareto_front(compared, setting.utility == "perplexity")
     if vanilla is None or vanilla not in compared:
         sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
@@ -71,10 +72,12 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     defended = [cell for cell in compared if not cell.is_vanilla]
     qualifying = [cell for cell in defended if setting.drop(cell) <= max_drop + 1e-12]
     limit = tolerance(setting, max_drop)
+    if not defended:
+        sentence = "There is nothing but vanilla: no defended run went through the same attacks."
+        return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
     if not qualifying:
-        closest = min(defended, key=setting.drop, default=None)
-        nearest = f" The closest is {in_words(setting, closest)}." if closest else ""
-        sentence = f"No cell qualifies: none keeps {setting.utility} within {limit}.{nearest}"
+        closest = in_words(setting, min(defended, key=setting.drop))
+        sentence = f"No cell qualifies: none keeps {setting.utility} within {limit}. The closest is {closest}."
         return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
     least = min(recovered(cell).mean for cell in qualifying)
     tied = [cell for cell in qualifying if recovered(cell).mean <= least + SAME]
@@ -113,6 +116,12 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str) -> tuple[str, 
         return (
             f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
             f"within {limit}, and its inputs are still recognisable ({metric} {line:g} and above are).",
+            False,
+        )
+    if line is None and value > HALF * recovered(vanilla).mean:
+        return (
+            f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
+            f"within {limit}, and that is more than half of what vanilla does.",
             False,
         )
     return f"Sweet spot: {in_words(setting, best)}.", True
@@ -172,24 +181,34 @@ def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
 
 
 def unequal_attacks(setting: Setting) -> list[str]:
-    """A line for each attack that was run with different budgets or on different numbers of inputs."""
+    """A line for each attack that was run with different settings or on different numbers of inputs."""
     lines = []
-    spent: dict[str, set[tuple[str, int]]] = {}
+    spent: dict[str, set[str]] = {}
     for run in setting.runs:
         for key, record in run.results["attacks"].items():
-            budget = str(record["settings"].get("budget", ""))
-            spent.setdefault(key, set()).add((budget, int(record["samples"])))
+            words = [f"{name} {value}" for name, value in sorted(record["settings"].items()) if name != "seed"]
+            spent.setdefault(key, set()).add(", ".join([*words, f"{record['samples']} inputs"]))
     for key, kinds in sorted(spent.items()):
         if len(kinds) > 1:
-            words = ", ".join(f"{budget} on {samples}".strip() for budget, samples in sorted(kinds))
-            lines.append(f"{key} was not the same for all runs ({words} inputs): cells compare with care")
+            lines.append(f"{key} was not the same for all runs ({' / '.join(sorted(kinds))}): compare with care")
+    if any(cell.channel for cell in setting.cells) and set(spent) - {"text/hybrid"}:
+        lines.append("behind a channel only text/hybrid was run, so cells with one went through fewer attacks")
     return lines
+
+
+def unequal_seeds(cells: Sequence[Cell]) -> list[str]:
+    """A line where not all cells have the same seeds."""
+    kinds = {cell.seeds for cell in cells}
+    if len(kinds) < 2:
+        return []
+    most = max(kinds, key=len)
+    return [f"not all cells have the seeds {sorted(most)}: {named([each for each in cells if each.seeds != most])}"]
 
 
 def within_spread(best: Cell, qualifying: Sequence[Cell]) -> list[str]:
     """A line where seeds differ as much as cells do, or where there is one seed and nobody can tell."""
     if best.utility.count < 2:
-        return ["one seed a cell: differences of the size that another seed makes cannot be told"]
+        return ["one seed: differences of the size that another seed makes cannot be told"]
     near = [cell for cell in qualifying if cell is not best and seeds_explain(cell, best)]
     return [f"no further from it than one standard deviation over seeds: {named(near)}"] if near else []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from datamodules.tensors import TensorDataModule
 from errors import UserError
-from runs.config import FLAG_NAMES, RESULT_CHANGING, TrainConfig
+from runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
 from runs.folder import Run
 
 OF_THE_DEFENCE = {"lambda", "beta", "defence", "family", "epsilon", "normalise"}
@@ -32,7 +32,7 @@ def without_defence(results: dict[str, Any]) -> dict[str, Any]:
     """What a run is, apart from its defence and from where it was made."""
     fields = [each for each in dataclasses.fields(TrainConfig) if each.metadata.get("identity", True)]
     names = {FLAG_NAMES.get(each.name, each.name) for each in fields} - OF_THE_DEFENCE - {"dataset"}
-    config = {name: str(value) for name, value in results["config"].items() if name in names}
+    config = {name: str(value) for name, value in {**CAME_LATER, **results["config"]}.items() if name in names}
     trainer = {name: value for name, value in results["config"]["trainer"].items() if name in RESULT_CHANGING}
     data = results["data"]
     content = data["source"].partition("sha256 ")[2]

@@ -25,7 +25,7 @@ class SweepConfig:
         metric: of recovery; default SSIM for images, similarity for text, cosine similarity for vectors.
         refine: so many more cells around the front, after the grid.
         cpus_per_run: CPU cores, and threads, of a run.
-        gpus_per_run: GPUs of a run, or a share of one, such as 0.1; default: one where there are any.
+        gpus_per_run: the share of a GPU that a run gets, such as 0.1; default: a whole one, where there are any.
         parallel: at most so many runs at a time; 0: as many as the machine or the cluster has room for.
         address: of a Ray cluster, auto or host:port; default: this machine alone.
         dry_run: list what would run and what is there, and run nothing.
@@ -56,8 +56,8 @@ class SweepConfig:
                 raise UserError(f"--{flag} must be at least {least}; got {count}")
         check_metric(self.metric)
         share = self.gpus_per_run
-        if share is not None and not (math.isfinite(share) and share >= 0 and (share < 1 or share.is_integer())):
-            raise UserError(f"--gpus-per-run must be a whole number, or a share below 1; got {share:g}")
+        if share is not None and not 0 <= share <= 1:
+            raise UserError(f"--gpus-per-run must lie between 0 and 1: a run has at most one; got {share:g}")
 
     def grid(self, common: dict[str, Any]) -> list[TrainConfig]:
         """Every cell as the config of its run: vanilla, then row by row, for each seed.

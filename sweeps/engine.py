@@ -10,8 +10,8 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shutil
 import socket
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +22,7 @@ import lightning
 import ray
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities import rank_zero_only
 from ray import tune
 
 from errors import BusyError, UserError, first_line
@@ -35,6 +36,7 @@ Make = Callable[[TrainConfig, Sequence[Callback]], dict[str, Any]]  # train.trai
 
 RESTARTS = 2  # of a cell whose process died: out of memory, or killed
 REPORT_SECONDS = 0.5  # between two signs of life of a cell
+RANKS = {"RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK"}
 PROBE_SECONDS = 5.0  # for a cluster to answer at all
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nobody asked to be counted
@@ -67,11 +69,15 @@ def connected(config: SweepConfig) -> Iterator[None]:
     address = config.address or "local"
     probe(address)
     options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100_000_000}
+    if hasattr(os, "sched_getaffinity"):
+        options["num_cpus"] = len(os.sched_getaffinity(0))  # those that we may use, not those that there are
     try:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR, **(options if address == "local" else {})
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        if address == "local":
+            raise UserError(f"Ray cannot be started on this machine ({first_line(error)})") from error
         raise UserError(
             f"no Ray cluster can be used at --address {address} ({first_line(error)}); its machines need the same "
             "version of Ray, and the same ~/.ray/auth_token where there is one"
@@ -89,12 +95,10 @@ def is_connected() -> bool:
 
 def probe(address: str) -> None:
     """Refuse at once an address where nothing listens: Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon:
-        if address not in ("local", "auto"):
-            raise UserError(f"--address must be auto or host:port; got {address}")
+    if address in ("local", "auto"):
         return
-    if not port.isdecimal():
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and "/" not in host):  # Ray's client, ray://, cannot hear our cells
         raise UserError(f"--address must be auto or host:port; got {address}")
     try:
         socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
@@ -105,12 +109,17 @@ def probe(address: str) -> None:
         ) from error
 
 
-def resources(config: SweepConfig) -> dict[str, float]:
-    """What a cell takes; refused where no machine has it."""
+def resources(config: SweepConfig, on_cpu: bool) -> dict[str, float]:
+    """What a cell takes; refused where no machine has it.
+
+    Args:
+        config: what was asked for.
+        on_cpu: whether its runs are to stay on the CPU, so that they take no GPU unless asked to.
+    """
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = config.gpus_per_run
     if gpus is None:
-        gpus = 1.0 if any(machine.get("GPU", 0) for machine in machines) else 0.0
+        gpus = 1.0 if not on_cpu and any(machine.get("GPU", 0) for machine in machines) else 0.0
     wanted = {"cpu": float(config.cpus_per_run), "gpu": gpus}
     if not any(all(machine.get(kind.upper(), 0) >= each for kind, each in wanted.items()) for machine in machines):
         most = {kind: max((machine.get(kind, 0) for machine in machines), default=0) for kind in ("CPU", "GPU")}
@@ -121,9 +130,8 @@ def resources(config: SweepConfig) -> dict[str, float]:
     return wanted
 
 
-def slots(config: SweepConfig) -> int:
-    """How many cells find room at a time."""
-    wanted = resources(config)
+def slots(config: SweepConfig, wanted: dict[str, float]) -> int:
+    """How many cells that take so much find room at a time."""
     room = 0
     for node in ray.nodes():
         if node["Alive"]:
@@ -132,36 +140,38 @@ def slots(config: SweepConfig) -> int:
     return max(1, min(room, config.parallel or room))
 
 
-def make_cells(cells: Sequence[SweepCell], make: Make, config: SweepConfig, watcher: Watcher) -> None:
+def make_cells(
+    cells: Sequence[SweepCell], make: Make, config: SweepConfig, wanted: dict[str, float], watcher: Watcher
+) -> None:
     """Make every one of these cells once, as many at a time as there is room for; `watcher` hears how each ended."""
-    out = Path(cells[0].config.out)
-    storage = out.absolute() / ".tune" / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-    wanted = resources(config)
     common = {"folder": os.getcwd(), "threads": config.cpus_per_run, "gpus": wanted["gpu"]}
-    tasks = [{"name": cell.name, "fields": dataclasses.asdict(cell.config), **common} for cell in cells]
+    tasks = [{"name": cell.name, "fields": fields_of(cell.config), **common} for cell in cells]
     trainable = tune.with_resources(tune.with_parameters(run_cell, make=make), wanted)
-    try:
-        storage.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="sweetspot-tune-", ignore_cleanup_errors=True) as storage:
         tune.Tuner(
             trainable,
             param_space={"cell": tune.grid_search(tasks)},
             tune_config=tune.TuneConfig(
-                reuse_actors=True,  # the next cell begins where torch is already imported
+                # the next cell begins where torch is already imported; but a GPU's memory, and what a broken
+                # kernel leaves behind, are given back only by the end of a process
+                reuse_actors=not wanted["gpu"],
                 max_concurrent_trials=config.parallel or None,
                 trial_dirname_creator=lambda trial: trial.trial_id,
             ),
             run_config=tune.RunConfig(
                 name="sweep",
-                storage_path=str(storage),
+                storage_path=storage,
                 verbose=0,
                 callbacks=[Relay(watcher)],
                 failure_config=tune.FailureConfig(max_failures=RESTARTS),
             ),
         ).fit()
-    finally:
-        shutil.rmtree(storage, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            storage.parent.rmdir()  # unless another sweep is using it
+
+
+def fields_of(config: TrainConfig) -> dict[str, Any]:
+    """A cell's config for another machine: what this one's environment says about the data is said in it."""
+    root = config.data_root if config.is_language else str(config.root.absolute())
+    return dataclasses.asdict(dataclasses.replace(config, data_root=root))
 
 
 class Relay(tune.Callback):
@@ -184,9 +194,15 @@ class Relay(tune.Callback):
             self.watcher.progressed(name, result["epoch"], result["epochs"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.watcher.ended(
-            trial.config["cell"]["name"], f"its process died {RESTARTS + 1} times (killed, or out of memory)"
-        )
+        self.watcher.ended(trial.config["cell"]["name"], reason(trial.get_pickled_error()))
+
+
+def reason(error: BaseException | None) -> str:
+    """Why a process could not even say how its cell ended."""
+    if error is None or isinstance(error, ray.exceptions.RayActorError | ray.exceptions.OutOfMemoryError):
+        return "its process died again and again (killed, or out of memory)"
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {first_line(cause)}"
 
 
 # ---------------------------------------------------------------------- in the process of a cell
@@ -200,6 +216,7 @@ def run_cell(parameters: dict[str, Any], make: Make) -> None:
         tune.report({"outcome": outcome})
         return
     os.chdir(task["folder"])
+    alone()
     torch.set_num_threads(task["threads"])
     if not task["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a cell that was given none takes none
@@ -207,13 +224,25 @@ def run_cell(parameters: dict[str, Any], make: Make) -> None:
     config = TrainConfig(**task["fields"])
     run = Run(Path(config.out) / task["name"])
     with logged(run):
-        tune.report({"outcome": attempt(config, make)})
+        tune.report({"outcome": attempt(config, make, task["name"])})
 
 
-def attempt(config: TrainConfig, make: Make) -> str:
-    """How making a cell ended: `done`, `busy`, or its error in one line."""
+def alone() -> None:
+    """Make the process the only one of its run, whatever launched the node it is on.
+
+    Lightning reads a rank from what SLURM, torchrun or MPI leave in the environment, and of ranks above 0 it expects
+    that another process writes the results.
+    """
+    for name in list(os.environ):
+        if name.startswith("SLURM_") or name in RANKS:
+            del os.environ[name]
+    rank_zero_only.rank = 0  # type: ignore[attr-defined]
+
+
+def attempt(config: TrainConfig, make: Make, name: str) -> str:
+    """How making a cell of this name ended: `done`, `busy`, or its error in one line."""
     try:
-        make(config, [SignOfLife()])
+        made = make(config, [SignOfLife()]).get("name")
     except BusyError:
         return "busy"
     except UserError as error:
@@ -224,7 +253,7 @@ def attempt(config: TrainConfig, make: Make) -> str:
     except Exception as error:
         traceback.print_exc()  # a bug of ours, in this cell alone as far as the others know
         return f"{type(error).__name__}: {first_line(error)}"
-    return "done"
+    return "done" if made == name else f"{socket.gethostname()} made {made} instead: its data or its code differ"
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ class SweepTable:
         cells: those that are to be made.
         there: how many of the grid are done already.
         slots: how many cells run at a time, for the estimate.
-        ended_with: called with a cell and `done`, `busy` or its error.
+        ended_with: called with a cell and `done`, `busy` or its error; what it gives back is what is shown.
         console: where to show it.
     """
 
@@ -56,13 +56,13 @@ class SweepTable:
         cells: Sequence[SweepCell],
         there: int,
         slots: int,
-        ended_with: Callable[[SweepCell, str], None],
+        ended_with: Callable[[SweepCell, str], str],
         console: Console | None = None,
     ) -> None:
         self.rows = {cell.name: Row(cell) for cell in cells}
         self.there, self.slots, self.ended_with = there, slots, ended_with
         self.console = console or Console()
-        self.live = Live(get_renderable=self.shown, console=self.console, refresh_per_second=2, transient=True)
+        self.live = Live(get_renderable=self.shown, console=self.console, refresh_per_second=2)
 
     def __enter__(self) -> SweepTable:
         if self.console.is_terminal:
@@ -85,12 +85,18 @@ class SweepTable:
         row = self.rows[name]
         if row.state in ("done", "failed", "elsewhere"):
             return
+        outcome = self.ended_with(row.cell, outcome)
         row.state = {"done": "done", "busy": "elsewhere"}.get(outcome, "failed")
         row.seconds = time.monotonic() - row.began
         row.figures = figures_of(row.cell) if outcome == "done" else outcome if row.state == "failed" else ""
-        self.ended_with(row.cell, outcome)
         if not self.console.is_terminal:
             self.console.print(self.line(row), highlight=False, soft_wrap=True, markup=False)
+
+    def close(self) -> None:
+        """Cells that began and of which nothing more was heard have failed."""
+        for name, row in self.rows.items():
+            if row.state in ("running", "waiting"):
+                self.ended(name, "its process ended without a word")
 
     def count(self, state: str) -> int:
         """How many cells are in a state."""

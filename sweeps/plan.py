@@ -18,8 +18,7 @@ from reports.tables import describe_defence
 from runs.config import FLAG_NAMES, TrainConfig
 from runs.folder import Run
 
-ROOM = 50e6  # bytes that must be free on the disk, and as many more for each run
-A_RUN = 5e6
+ROOM = 50e6  # bytes that must be free on the disk, besides those of the runs
 
 
 class State(StrEnum):
@@ -80,12 +79,21 @@ def data_of(dataset: str | None, root: str, is_language: bool) -> tuple[str, str
     return data.name, data.source
 
 
-def check_room(out: Path, runs: int) -> None:
+def size_of(config: TrainConfig) -> float:
+    """About how many bytes a run leaves: its checkpoint holds the weights and what the optimiser keeps of them."""
+    if config.network.startswith("vgg"):
+        return 3e8
+    if config.is_language:
+        return 5e7 if config.network == "gpt2-tiny" else 2e9
+    return 5e6
+
+
+def check_room(out: Path, cells: Sequence[SweepCell]) -> None:
     """Refuse to begin what the disk has no room for."""
     folder = next(each for each in (out, *out.absolute().parents) if each.exists())
-    free, needed = shutil.disk_usage(folder).free, ROOM + A_RUN * runs
+    free, needed = shutil.disk_usage(folder).free, ROOM + sum(size_of(cell.config) for cell in cells)
     if free < needed:
         raise UserError(
-            f"--out {out} has {free / 1e6:.0f} MB of disk left, and {runs} runs need about {needed / 1e6:.0f}; "
+            f"--out {out} has {free / 1e6:.0f} MB of disk left, and {len(cells)} runs need about {needed / 1e6:.0f}; "
             "make room or choose another --out"
         )

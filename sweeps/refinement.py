@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from reports.cells import Cell, Setting
 from reports.sweet_spot import Verdict
 from reports.tables import short
 
 
-def refined(setting: Setting, verdict: Verdict, count: int) -> list[tuple[float, float]]:
+def refined(
+    setting: Setting, verdict: Verdict, count: int, planned: Collection[tuple[float, float]] = ()
+) -> list[tuple[float, float]]:
     """Up to `count` new (λ, β) around the front, the best cell's surroundings first.
 
     Around a cell lie the geometric means with its nearest neighbours along λ and β, and at the grid's edge half the
     last step beyond it. The same results give the same cells, so a refinement that was killed goes on.
     """
     tried = [cell for cell in setting.cells if cell.defence["name"] == "mixcon" and not cell.channel]
-    known = {(cell.defence["lambda"], cell.defence["beta"]) for cell in tried}
+    known = {(cell.defence["lambda"], cell.defence["beta"]) for cell in tried} | set(planned)  # failed ones too
     axes = [sorted({pair[axis] for pair in known if pair[axis] > 0}) for axis in (0, 1)]
     found: list[tuple[float, float]] = []
     for cell in centres(verdict, tried):

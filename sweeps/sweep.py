@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import filelock
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from errors import BusyError, UserError
+from evaluations.dispatch import check_attacks_fit
 from reports.cells import Setting, settings_of
 from reports.gathering import FoundRun
 from reports.sweet_spot import Verdict, sweet_spot
 from runs.config import TrainConfig
 from runs.folder import Run, make_writable
 from sweeps.config import SweepConfig, cells_of
-from sweeps.engine import Make, connected, is_connected, make_cells, slots
+from sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
 from sweeps.live import SweepTable
 from sweeps.plan import State, SweepCell, check_room, planned
 from sweeps.refinement import named, refined
 
 IN_A_FILE = 160  # columns: a run's name stays one word
 POLL_SECONDS = 1.0  # between two looks at a cell that another process makes
+UNTIL_SEEN = 10.0  # seconds that a file system may take to show what another machine wrote
+OF_TEXT = ("em", "token_accuracy", "similarity")
 
 
 class CellsFailedError(UserError):
@@ -69,21 +70,43 @@ def sweep(config: SweepConfig, common: dict[str, Any], make: Make) -> Outcome:
         common: what its runs share, fields of TrainConfig.
         make: what makes a run of a config: `train.train`.
     """
+    check_common(config, TrainConfig(**common))
     outcome = Outcome([])
     out = Path(common.get("out") or TrainConfig.out)
-    with contextlib.ExitStack() as ray:
-        for cells in batches(config, common, outcome):
+    with contextlib.ExitStack() as stack:
+        for cells in batches(config, {**common, "force": False}, outcome):
             outcome.cells += cells
-            force = bool(common.get("force"))
-            to_do = [cell for cell in cells if force or not is_done(cell)]
+            if common.get("force"):
+                set_aside(cells)
+            to_do = [cell for cell in cells if not is_done(cell)]
             if not to_do:
                 continue
-            check_room(out, len(to_do))
+            check_room(out, to_do)
             make_writable(out, out)
             if not is_connected():
-                ray.enter_context(connected(config))
+                stack.enter_context(connected(config))
             complete(outcome, to_do, config, make)
     return outcome
+
+
+def check_common(config: SweepConfig, common: TrainConfig) -> None:
+    """Refuse, before anything begins, what would fail in every cell or mean nothing in a grid."""
+    if common.attacks != ["none"]:
+        check_attacks_fit("every cell", common.is_language, common)
+    several = {name: common.trainer[name] for name in ("devices", "num_nodes") if common.trainer.get(name, 1) != 1}
+    if several:
+        flag, value = next(iter(several.items()))
+        raise UserError(f"a cell of a sweep has one device: leave --trainer.{flag} {value} out, or use train.py")
+    if config.metric is not None and common.is_language != (config.metric in OF_TEXT):
+        raise UserError(f"--metric {config.metric} is not measured on {'text' if common.is_language else 'images'}")
+
+
+def set_aside(cells: Iterable[SweepCell]) -> None:
+    """Make room for cells that are to be made again: what they were is kept in `.previous/`."""
+    for cell in cells:
+        if cell.run.finished:
+            with contextlib.suppress(BusyError), cell.run.claimed():
+                cell.run.set_aside()
 
 
 def batches(config: SweepConfig, common: dict[str, Any], outcome: Outcome) -> Iterator[list[SweepCell]]:
@@ -92,8 +115,9 @@ def batches(config: SweepConfig, common: dict[str, Any], outcome: Outcome) -> It
     setting = outcome.setting(config.metric) if config.refine else None
     if setting is None:
         return
-    pairs = refined(setting, sweet_spot(setting, config.max_drop), config.refine)
-    print(f"refining: {named(pairs)}" if pairs else "nothing to refine: no cell of MixCon is on the front", flush=True)
+    known = {(cell.config.lam, cell.config.beta) for cell in outcome.cells}
+    pairs = refined(setting, sweet_spot(setting, config.max_drop), config.refine, known)
+    print(f"refining: {named(pairs)}" if pairs else "nothing to refine: no attacked cell of MixCon is on the front")
     yield planned(cells_of(pairs, config.seed, common))
 
 
@@ -111,25 +135,34 @@ def complete(outcome: Outcome, cells: Sequence[SweepCell], config: SweepConfig, 
     while left:
         busy: list[SweepCell] = []
 
-        def ended(cell: SweepCell, how: str, busy: list[SweepCell] = busy) -> None:
+        def ended(cell: SweepCell, how: str, busy: list[SweepCell] = busy) -> str:
+            how = seen(cell) if how == "done" else how
             if how == "busy":
                 busy.append(cell)
             elif how != "done":
                 outcome.failed[cell.name] = how
                 write_failure(cell, how)
+            return how
 
-        there = len(outcome.cells) - len(left)
-        with SweepTable(left, there, slots(config), ended) as table:
-            make_cells(left, make, config, table)
+        wanted = resources(config, on_cpu=left[0].config.trainer.get("accelerator") == "cpu")
+        there = sum(is_done(cell) for cell in outcome.cells)
+        with SweepTable(left, there, slots(config, wanted), ended) as table:
+            make_cells(left, make, config, wanted, table)
+            table.close()
         if busy:
             print(f"waiting for {len(busy)} cells that another process makes", flush=True)
             wait_for(busy)
-        left = [without_force(cell) for cell in busy if not is_done(cell)]
+        left = [cell for cell in busy if not is_done(cell)]
 
 
-def without_force(cell: SweepCell) -> SweepCell:
-    """A cell that is taken as it is found: what another process has just made is not made again."""
-    return dataclasses.replace(cell, config=dataclasses.replace(cell.config, force=False))
+def seen(cell: SweepCell) -> str:
+    """`done`, if this machine sees the results of a cell; another machine's file may take a moment to show."""
+    deadline = time.monotonic() + UNTIL_SEEN
+    while not is_done(cell):
+        if time.monotonic() > deadline:
+            return f"it was made, and {cell.run.results} is not here: every machine must see the same --out"
+        time.sleep(POLL_SECONDS)
+    return "done"
 
 
 def wait_for(cells: Iterable[SweepCell]) -> None:
@@ -144,29 +177,36 @@ def is_held(run: Run) -> bool:
     try:
         with run.claimed():
             return False
-    except (BusyError, filelock.Timeout):
+    except BusyError:
         return True
 
 
 def write_failure(cell: SweepCell, error: str) -> None:
     """Leave the error in the cell's folder, where there is room for it."""
-    try:
+    with contextlib.suppress(OSError):  # the disk is full, most likely: the sweep says it at the end
+        cell.run.folder.mkdir(parents=True, exist_ok=True)
         cell.run.write_failure(cell.failure(error))
-    except OSError:
-        return  # the disk is full, most likely: the sweep says it at the end
 
 
 def check_outcome(outcome: Outcome) -> None:
-    """Say which cells failed, and why."""
-    if outcome.failed:
-        labels = {cell.name: cell.label for cell in outcome.cells}
-        reasons: dict[str, list[str]] = {}
-        for name, error in outcome.failed.items():
-            reasons.setdefault(error, []).append(labels[name])
-        said = "; ".join(f"{', '.join(cells)}: {error}" for error, cells in reasons.items())
-        raise CellsFailedError(
-            f"{len(outcome.failed)} of {len(outcome.cells)} cells failed ({said}); the same command tries them again"
-        )
+    """Say which cells failed, and why; what is wrong with all of them is wrong with the command."""
+    if not outcome.failed:
+        return
+    labels = {cell.name: cell.label for cell in outcome.cells}
+    reasons: dict[str, list[str]] = {}
+    for name, error in outcome.failed.items():
+        reasons.setdefault(error, []).append(labels[name])
+    if len(reasons) == 1 and len(outcome.failed) == len(outcome.cells):
+        raise UserError(f"every cell failed: {next(iter(reasons))}")
+    said = "; ".join(f"{few(cells)}: {error}" for error, cells in reasons.items())
+    raise CellsFailedError(
+        f"{len(outcome.failed)} of {len(outcome.cells)} cells failed ({said}); the same command tries them again"
+    )
+
+
+def few(labels: Sequence[str], most: int = 4) -> str:
+    """The first of some labels, and how many more there are."""
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
 
 
 def verdict_of(outcome: Outcome, config: SweepConfig) -> Verdict | None:
@@ -175,7 +215,7 @@ def verdict_of(outcome: Outcome, config: SweepConfig) -> Verdict | None:
     return sweet_spot(setting, config.max_drop) if setting else None
 
 
-def show_plan(cells: Sequence[SweepCell], force: bool, console: Console | None = None) -> None:
+def show_plan(cells: Sequence[SweepCell], config: SweepConfig, force: bool, console: Console | None = None) -> None:
     """Print what a sweep would do, a row a cell."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("cell", "state", "run"):
@@ -185,6 +225,8 @@ def show_plan(cells: Sequence[SweepCell], force: bool, console: Console | None =
         try:
             state = cell.state()
             words, is_there = str(state), state is State.DONE and not force
+            if cell.run.failure.is_file():
+                words += f": {cell.run.read_failure()['error']}"
         except UserError as error:
             words, is_there = str(error), False
         counted += not is_there
@@ -193,4 +235,5 @@ def show_plan(cells: Sequence[SweepCell], force: bool, console: Console | None =
     if not console.is_terminal:
         console.width = max(console.width, IN_A_FILE)
     console.print(table)
-    console.print(f"{len(cells)} cells: {len(cells) - counted} are there, {counted} would run", highlight=False)
+    more = f", and then {config.refine} more around the front" if config.refine else ""
+    console.print(f"{len(cells)} cells: {len(cells) - counted} are there, {counted} would run{more}", highlight=False)

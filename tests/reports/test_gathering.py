@@ -23,14 +23,14 @@ def put(folder: Path, lam: float = 1.0) -> Run:
 
 def test_runs_are_found_at_any_depth_once_and_hidden_ones_are_not(tmp_path: Path) -> None:
     put(tmp_path / "a" / "one")
-    put(tmp_path / "two")
+    put(tmp_path / "two", lam=2.0)
     put(tmp_path / ".previous" / "old")
     found = gather([tmp_path, tmp_path / "two", tmp_path / "a" / "one" / "results.json"])
     assert sorted(run.name for run in found.runs) == ["one", "two"]
 
 
 def test_a_broken_run_is_named_and_the_others_are_taken(tmp_path: Path) -> None:
-    put(tmp_path / "good")
+    put(tmp_path / "good", lam=2.0)
     put(tmp_path / "cut").results.write_text('{"name": "cut", "da')
     strange = put(tmp_path / "strange")
     results = json.loads(strange.results.read_text())
@@ -69,3 +69,19 @@ def test_a_folder_without_runs_is_refused_with_what_to_do(tmp_path: Path) -> Non
     put(tmp_path / "cut").results.write_text("{")
     with pytest.raises(UserError, match="holds no finished run that can be read"):
         gather([tmp_path])
+
+
+def test_a_copy_is_no_other_seed(tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "one")
+    put(tmp_path / "backup" / "one")
+    found = gather([tmp_path])
+    assert len(found.runs) == 1
+    assert "holds the same run as" in found.skipped[0]
+
+
+def test_a_run_that_was_lost_in_an_attack_counts_as_failed_too(tmp_path: Path) -> None:
+    run = put(tmp_path / "one")
+    failure = {"name": "one", "error": "no luck", "defence": {"name": "mixcon"}, "config": {}}
+    run.write_failure(failure)
+    found = gather([tmp_path])
+    assert (len(found.runs), found.failed) == (1, [failure])

@@ -79,7 +79,7 @@ def test_a_cell_that_was_spared_an_attack_is_left_out() -> None:
     assert verdict.cell is not None
     assert verdict.cell.label == "MixCon(1, 0.01)"
     assert "left out, for they did not go through every attack: MixCon(2, 0.01)" in verdict.notes
-    assert "not attacked: MixCon(3, 0.01)" in verdict.notes
+    assert "not attacked, or not every seed by the same attacks: MixCon(3, 0.01)" in verdict.notes
 
 
 def test_seeds_are_one_cell_with_mean_and_spread() -> None:
@@ -106,7 +106,8 @@ def test_unequal_budgets_are_said() -> None:
     cheap, dear = found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.985, 0.1)
     dear.results["attacks"]["whitebox/a"]["settings"] = {"budget": "thorough"}
     notes = sweet_spot(settings_of([cheap, dear])[0]).notes
-    assert any("whitebox/a was not the same for all runs (fast on 2, thorough on 2 inputs)" in note for note in notes)
+    said = "whitebox/a was not the same for all runs (budget fast, 2 inputs / budget thorough, 2 inputs)"
+    assert any(said in note for note in notes)
 
 
 @pytest.mark.parametrize("lower_is_useful", [False, True])
@@ -126,3 +127,55 @@ def test_the_front_is_what_no_other_cell_beats(lower_is_useful: bool) -> None:
     front = pareto_front(cells, lower_is_useful)
     assert {cell.label for cell in front} == expected
     assert [recovered(cell).mean for cell in front] == sorted((recovered(cell).mean for cell in front), reverse=True)
+
+
+def test_a_cell_and_vanilla_of_other_seeds_are_said_to_be_so() -> None:
+    runs = [found_run(0, 0, 0.99, 0.9, seed=1), *(found_run(1, 1e-2, 0.99, 0.1, seed) for seed in (0, 1))]
+    notes = sweet_spot(settings_of(runs)[0]).notes
+    assert "not all cells have the seeds [0, 1]: Vanilla" in notes
+
+
+def test_seeds_that_went_through_other_attacks_make_no_mean() -> None:
+    runs = [found_run(0, 0, 0.99, 0.9, seed=0, attacks=("whitebox/a", "decoder/a")), found_run(0, 0, 0.99, 0.2, seed=1)]
+    (grid,) = settings_of(runs)
+    assert grid.cells[0].recovery is None
+
+
+def test_vanilla_alone_is_not_blamed_on_its_accuracy() -> None:
+    assert sweet_spot(setting({(0, 0): (0.99, 0.9)})).sentence.startswith("There is nothing but vanilla")
+
+
+# ---------------------------------------------------------------------- text
+
+
+def text_grid(noisy: float, perplexity: float) -> Setting:
+    """Vanilla and one defended model that gives everything away, and the latter behind noise."""
+    runs = [found_run(0, 0, 0.2, None), found_run(1, 1e-2, 0.2, None)]
+    for run, value in zip(runs, (100.0, 100.5), strict=True):
+        run.results["data"]["tokenizer"] = "bpe"
+        run.results["utility"]["perplexity"] = value
+        whole = {"similarity": {"mean": 1.0, "std": 0.0, "worst": 1.0}}
+        run.results["attacks"] = {"text/hybrid": {**whole, "samples": 2, "settings": {}, "channels": {}}}
+        run.results["worst_case"] = {"attacks": ["text/hybrid"], "samples": 2, **whole}
+    behind = {"similarity": {"mean": noisy, "std": 0.0, "worst": noisy}, "perplexity": perplexity}
+    runs[1].results["attacks"]["text/hybrid"]["channels"]["noise 1"] = behind
+    (grid,) = settings_of(runs)
+    return grid
+
+
+def test_text_is_judged_by_perplexity_with_every_channel_a_cell() -> None:
+    verdict = sweet_spot(text_grid(noisy=0.3, perplexity=100.9))
+    assert verdict.found
+    assert verdict.cell is not None
+    assert verdict.cell.label == "MixCon(1, 0.01) + noise 1"
+    assert [cell.label for cell in verdict.qualifying] == ["MixCon(1, 0.01)", "MixCon(1, 0.01) + noise 1"]
+    costly = sweet_spot(text_grid(noisy=0.3, perplexity=101.1))  # more than one per cent above vanilla's
+    assert costly.cell is not None
+    assert costly.cell.label == "MixCon(1, 0.01)"
+    assert "none gives away less than vanilla (similarity 1.000)" in costly.sentence
+
+
+def test_a_little_less_text_is_no_sweet_spot() -> None:
+    verdict = sweet_spot(text_grid(noisy=0.9, perplexity=100.9))
+    assert not verdict.found
+    assert "more than half of what vanilla does" in verdict.sentence

@@ -49,7 +49,7 @@ def test_the_papers_grid_is_the_default() -> None:
         ({"max_drop": -0.1}, "--max-drop"),
         ({"refine": -1}, "--refine must be at least 0"),
         ({"cpus_per_run": 0}, "--cpus-per-run must be at least 1"),
-        ({"gpus_per_run": 1.5}, "--gpus-per-run must be a whole number, or a share below 1"),
+        ({"gpus_per_run": 1.5}, "--gpus-per-run must lie between 0 and 1"),
         ({"metric": "beauty"}, "--metric must be one of"),
     ],
 )

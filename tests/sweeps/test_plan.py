@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import datamodules.torchvision_sets as torchvision_sets
 from errors import UserError
 from runs.config import TrainConfig
 from sweeps.plan import State, check_room, planned
@@ -54,6 +55,7 @@ def test_a_success_removes_what_an_earlier_failure_left(config: Config) -> None:
 
 
 def test_the_fallback_of_the_data_is_decided_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torchvision_sets, "reachable", lambda url: False)
     config = TrainConfig(out=str(tmp_path), data_root=str(tmp_path))
     (cell,) = planned([config])
     assert cell.config.dataset == "mnist-5k"
@@ -73,4 +75,4 @@ def test_a_full_disk_is_said_before_anything_begins(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(shutil, "disk_usage", full)
     with pytest.raises(UserError, match="has 1 MB of disk left, and 57 runs need about 335; make room"):
-        check_room(tmp_path / "not" / "there", 57)
+        check_room(tmp_path / "not" / "there", planned([TrainConfig(dataset="mnist-5k", lam=1.0)]) * 57)
