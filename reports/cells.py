@@ -90,6 +90,7 @@ class Setting:
         utility: accuracy, or perplexity for text.
         recovery: the metric of recovery.
         cells: the vanilla one first, then by defence, λ, β (largest first).
+        by: whose recovery it is: the worst case's, or one attack's.
     """
 
     title: str
@@ -97,6 +98,7 @@ class Setting:
     utility: str
     recovery: str
     cells: tuple[Cell, ...]
+    by: str = "worst-case"
 
     @property
     def is_text(self) -> bool:
@@ -210,7 +212,7 @@ def by_attack(setting: Setting, attack: str, metric: str | None = None) -> Setti
         values = [record[metric]["mean"] for record in records if metric in record]
         spread = Spread.of(values) if len(values) == len(cell.runs) and not cell.channel else None
         cells.append(dataclasses.replace(cell, recovery=spread, attacks=frozenset([attack])))
-    return dataclasses.replace(setting, recovery=metric, cells=tuple(cells))
+    return dataclasses.replace(setting, recovery=metric, cells=tuple(cells), by=attack)
 
 
 def attacks_of(setting: Setting) -> list[str]:

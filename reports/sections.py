@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from metrics.summary import FLOOR, in_words
 from progress import duration
-from reports.cells import NAMES, Cell, Setting, attacks_of
+from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
 from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
 from reports.gathering import FoundRun
 from reports.maps import ClaimRow, Map, claim_rows, failures_of, maps_of, plot_of, useful_of
-from reports.sweet_spot import Verdict, spread
+from reports.sweet_spot import Verdict, spread, sweet_spot
 from reports.tables import describe_defence, short
 from reports.text_panels import TextAttack, text_attacks
 
@@ -84,6 +84,7 @@ class Section:
     summary: str
     facts: tuple[tuple[str, str], ...]
     verdict: Verdict
+    alone: tuple[tuple[str, str], ...]  # what the verdict would be by one attack alone
     hero: Hero | None
     plot: Markup
     maps: tuple[Map, ...]
@@ -122,10 +123,19 @@ def section_of(
     columns, rows = table_of(setting, ids)
     return Section(
         f"s{number}", setting.title, summary_of(setting), tuple(facts_of(setting)), verdict,
-        hero_of(setting, best, inputs, originals), plot_of(setting, verdict, ids, max_drop),
+        tuple(verdicts_alone(setting, max_drop)), hero_of(setting, best, inputs, originals),
+        plot_of(setting, verdict, ids, max_drop),
         tuple(maps_of(setting, ids, failures_of(setting, failed))), tuple(texts), tuple(claims), tuple(panels),
         tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], setting.is_text, NAMES[setting.recovery],
     )  # fmt: skip
+
+
+def verdicts_alone(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+    """What would be said if each attack were the only one: whose attacker has no data need not fear a decoder."""
+    attacks = attacks_of(setting)
+    if len(attacks) < 2:
+        return []
+    return [(attack, sweet_spot(by_attack(setting, attack), max_drop).sentence) for attack in attacks]
 
 
 def displayed(setting: Setting, runs: Sequence[FoundRun], pictures: int) -> list[int]:

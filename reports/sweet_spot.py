@@ -133,7 +133,7 @@ def in_words(setting: Setting, cell: Cell) -> str:
     metric = NAMES[setting.recovery]
     theirs = f" (vanilla {useful(setting, vanilla)})" if vanilla else ""
     seeds = f", {cell.utility.count} seeds" if cell.utility.count > 1 else ""
-    given = f", worst-case {metric} {spread(recovered(cell), 3)}" if cell.recovery else ", not attacked"
+    given = f", {setting.by} {metric} {spread(recovered(cell), 3)}" if cell.recovery else ", not attacked"
     if vanilla and vanilla.recovery and cell.recovery:
         given += f" (vanilla {spread(vanilla.recovery, 3)})"
     return f"{cell.label} with {setting.utility} {useful(setting, cell)}{theirs}{given}{seeds}"

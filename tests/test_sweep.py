@@ -97,13 +97,12 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
-    npz: Callable[..., Path], tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     monkeypatch.setenv("SLURM_PROCID", "1")  # as on the second node of a job: a cell is alone all the same
-    first = command("sweep.py", *flags(data, out, "--lambda", "1", "--beta", "1e-2", "1e-4"))
-    assert first.returncode == 0, first.stderr
-    assert "3 of 3" in first.stdout
+    assert main(flags(data, out, "--lambda", "1", "--beta", "1e-2", "1e-4")) == 0
+    assert "3 of 3" in capsys.readouterr().out
     assert (out / "report.html").is_file()
     for run in out.glob("*-s0-*"):
         assert "epoch 2/2" in (run / "log.txt").read_text()
@@ -115,33 +114,30 @@ def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
     assert results_in(tmp_path / "alone")[name] == results_in(out)[name]  # the same run to the last bit
 
     before = files_in(out)
-    more = command("sweep.py", *flags(data, out, "--lambda", "0", "1", "10", "--beta", "1e-2", "1e-4"))
-    assert more.returncode == 0, more.stderr
+    assert main(flags(data, out, "--lambda", "0", "1", "10", "--beta", "1e-2", "1e-4")) == 0
     after = files_in(out)
     assert {file: after[file] for file in before} == before  # finished cells are not touched
     assert len(results_in(out)) == 5
 
 
 def test_a_failing_cell_is_written_down_and_the_others_are_made(
-    npz: Callable[..., Path], tmp_path: Path, command: Command
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     wanted = flags(data, out, "--lambda", "1", "--beta", "1e-2", "--seed", "0", "1")
-    listed = command("sweep.py", *wanted, "--dry-run").stdout
+    assert main([*wanted, "--dry-run"]) == 0
+    listed = capsys.readouterr().out
     bad = next(line.split()[-1] for line in listed.splitlines() if "-l1-" in line)
     (out / bad).mkdir(parents=True)
     (out / bad / "last.ckpt").write_bytes(b"no checkpoint")
-    ended = command("sweep.py", *wanted)
-    assert ended.returncode == 1
-    assert "1 of 4 cells failed (MixCon(1, 0.01), seed" in ended.stderr
-    assert "damaged" in ended.stderr
+    assert main(wanted) == 1
+    said = capsys.readouterr().err
+    assert "1 of 4 cells failed (MixCon(1, 0.01), seed" in said
+    assert "damaged" in said
     assert "damaged" in json.loads((out / bad / "failed.json").read_text())["error"]
     assert len(results_in(out)) == 3
-    assert "failed" in command("sweep.py", *wanted, "--dry-run").stdout
-
-    (out / bad / "last.ckpt").unlink()  # as the line says; the same command tries it again
-    assert command("sweep.py", *wanted).returncode == 0
-    assert not (out / bad / "failed.json").exists()
+    assert main([*wanted, "--dry-run"]) == 0
+    assert "4 cells: 3 are there, 1 would run" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- kills
@@ -199,18 +195,16 @@ def test_two_sweeps_on_one_folder_share_the_work(
 
 
 def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
-    npz: Callable[..., Path], tmp_path: Path, command: Command
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     attack = ["--attacks", "whitebox/paper", "--samples", "4", "--max-drop", "1"]
     grid = [*flags(data, out, "--lambda", "1", "--beta", "1e-2", "--refine", "2"), *attack]
-    first = command("sweep.py", *grid)
-    assert first.returncode == 0, first.stderr
-    assert "refining: (0.316, 0.01), (3.16, 0.01)" in first.stdout
+    assert main(grid) == 0
+    assert "refining: (0.316, 0.01), (3.16, 0.01)" in capsys.readouterr().out
     assert len(results_in(out)) == 4
     before = files_in(out)
-    again = command("sweep.py", *grid)
-    assert again.returncode == 0
+    assert main(grid) == 0
     assert files_in(out) == before
 
 

@@ -251,3 +251,10 @@ def test_reading_some_rows_of_a_file_refuses_what_is_not_there(tmp_path: Path) -
     np.savez_compressed(tmp_path / "a.npz", x=drawn_images(3))
     assert rows_of(tmp_path / "a.npz", [3]) is None
     assert rows_of(tmp_path / "none.npz", [0]) is None
+
+
+def test_what_one_attack_alone_would_say_is_beside_the_verdict(tmp_path: Path) -> None:
+    image_grid(tmp_path, (0.1, 10), (1e-2, 1e-4))
+    page = write_report([tmp_path], tmp_path / "report.html").page.read_text(encoding="utf-8")
+    assert "And if there were one attack only" in page
+    assert re.search(r"<dt>whitebox/paper</dt><dd>Sweet spot: [^<]*, whitebox/paper SSIM 0\.", page)
