@@ -169,17 +169,26 @@ def run_command(command: Callable[[], Any]) -> int:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return getattr(error, "exit_code", 2)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        if not (said := disk_trouble(error)):
             raise
-        print(
-            f"error: {error.strerror}: {error.filename or 'while writing'}; make room or choose another --out",
-            file=sys.stderr,
-        )
+        print(f"error: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; what was finished is kept, and the same command goes on from there", file=sys.stderr)
         return 130
     return 0
+
+
+def disk_trouble(error: OSError) -> str:
+    """What is wrong with the disk, and what to do; empty where something else is wrong.
+
+    Example:
+        >>> disk_trouble(OSError(errno.ENOSPC, "No space left on device", "runs/last.ckpt"))
+        'No space left on device: runs/last.ckpt; make room or choose another --out'
+    """
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        return ""
+    return f"{error.strerror}: {error.filename or 'while writing'}; make room or choose another --out"
 
 
 def one_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import logging
 import os
 import socket
@@ -26,7 +27,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from ray import tune
 
 from errors import BusyError, UserError, first_line
-from runs.command_line import quieten
+from runs.command_line import disk_trouble, quieten
 from runs.config import TrainConfig
 from runs.folder import Run
 from sweeps.config import SweepConfig
@@ -42,7 +43,6 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nobody asked to be counted
     "RAY_AIR_NEW_OUTPUT": "0",  # the live table is ours
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # paths mean in a cell what they mean on the command line
-    "RAY_BACKEND_LOG_LEVEL": "error",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C ends here as it ends everywhere else
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
@@ -66,6 +66,7 @@ class Watcher(Protocol):
 def connected(config: SweepConfig) -> Iterator[None]:
     """A Ray of this machine alone, or the cluster at an address, with room for at least one cell."""
     os.environ.update(ENVIRONMENT)
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # how a cell ended is told by the table, in one line
     address = config.address or "local"
     probe(address)
     options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100_000_000}
@@ -224,7 +225,8 @@ def run_cell(parameters: dict[str, Any], make: Make) -> None:
     config = TrainConfig(**task["fields"])
     run = Run(Path(config.out) / task["name"])
     with logged(run):
-        tune.report({"outcome": attempt(config, make, task["name"])})
+        outcome = attempt(config, make, task["name"])
+    tune.report({"outcome": outcome})
 
 
 def alone() -> None:
@@ -249,7 +251,7 @@ def attempt(config: TrainConfig, make: Make, name: str) -> str:
         return str(error)
     except OSError as error:
         traceback.print_exc()
-        return f"{error.strerror or first_line(error)}: {error.filename or 'while writing'}"
+        return disk_trouble(error) or f"{type(error).__name__}: {first_line(error)}"
     except Exception as error:
         traceback.print_exc()  # a bug of ours, in this cell alone as far as the others know
         return f"{type(error).__name__}: {first_line(error)}"
@@ -259,14 +261,23 @@ def attempt(config: TrainConfig, make: Make, name: str) -> str:
 @contextlib.contextmanager
 def logged(run: Run) -> Iterator[None]:
     """What is printed meanwhile, in log.txt of the run's folder, after what is there."""
-    try:
-        run.folder.mkdir(parents=True, exist_ok=True)
-        file = (run.folder / "log.txt").open("a", encoding="utf-8", buffering=1)
-    except OSError:  # no room, no rights: the run itself says so
+    log = Log(run.folder / "log.txt")
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         yield
-        return
-    with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        yield
+
+
+class Log(io.TextIOBase):
+    """A file to print to that never stands in the way: where it cannot be written, the run itself says why."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        return len(text)
 
 
 class SignOfLife(Callback):
