@@ -31,7 +31,6 @@ from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
 
-ORIGINALS = "originals.npz"  # what the pictures of a run compare with: the attacked inputs, by index
 GALLERY = 1000  # test inputs among which the true one is searched
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 
@@ -157,8 +156,8 @@ def score_again(
 ) -> None:
     """Bring a finished attack's scores up to date from what it recovered."""
     done = results["attacks"][attack.key]
-    if not fully_scored(results, attack) and recovered_file(run, attack.key).is_file():
-        recovered = torch.from_numpy(np.load(recovered_file(run, attack.key))["x"]).to(device)
+    if not fully_scored(results, attack) and run.recovered(attack.key).is_file():
+        recovered = torch.from_numpy(np.load(run.recovered(attack.key))["x"]).to(device)
         done |= scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
 
 
@@ -202,26 +201,21 @@ def perceptual_or_none(device: torch.device) -> lpips.LPIPS | None:
 
 def keep(run: Run, key: str, x: Tensor) -> None:
     """The recovered inputs, for pictures and for whoever wants to look at them."""
-    with replacing(recovered_file(run, key)) as temporary, temporary.open("wb") as file:
+    with replacing(run.recovered(key)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, x=x.cpu().numpy())
-
-
-def recovered_file(run: Run, key: str) -> Path:
-    """Where an attack's reconstructions lie."""
-    return run.folder / f"recovered-{key.replace('/', '-')}.npz"
 
 
 def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
     """Originals and reconstructions by attack, from the best-recovered image to the worst."""
-    attacks = {key: each for key, each in results["attacks"].items() if recovered_file(run, key).is_file()}
+    attacks = {key: each for key, each in results["attacks"].items() if run.recovered(key).is_file()}
     inputs = common_inputs(attacks)
     shown: dict[str, Tensor] = {}
     best = torch.full((len(inputs),), -torch.inf)
     for key, each in attacks.items():
         rows = [each["inputs"].index(index) for index in inputs]
-        shown[key] = torch.from_numpy(np.load(recovered_file(run, key))["x"])[rows]
+        shown[key] = torch.from_numpy(np.load(run.recovered(key))["x"])[rows]
         best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
     original = scaled(datamodule.test[0][torch.tensor(inputs)])
-    with replacing(run.folder / ORIGINALS) as temporary, temporary.open("wb") as file:  # reports have no dataset
+    with replacing(run.originals) as temporary, temporary.open("wb") as file:  # reports have no dataset
         np.savez_compressed(file, x=original.numpy(), inputs=np.array(inputs))
     gallery_figure(original, shown, best.argsort(descending=True), run.folder / "recovered.png")

@@ -17,6 +17,7 @@ from PIL import Image
 
 from metrics.summary import FLOOR, common_inputs
 from reports.gathering import FoundRun
+from runs.folder import Run
 
 COLUMNS = (8, 6, 4, 3, 2, 1)  # how many inputs a picture shows: as many as the budget allows
 BUDGET = 12e6  # bytes of pictures in a page
@@ -37,11 +38,6 @@ class Montage:
     columns: int
 
 
-def recovered_file(folder: Path, key: str) -> Path:
-    """Where a run keeps what an attack gave back."""
-    return folder / f"recovered-{key.replace('/', '-')}.npz"
-
-
 def attacks_shown(run: FoundRun) -> dict[str, Any]:
     """The attacks of a run whose images can be shown, the floor last."""
     if len(run.results["data"]["shape"]) != 3:
@@ -50,7 +46,7 @@ def attacks_shown(run: FoundRun) -> dict[str, Any]:
     known = {
         key: records[key] for key in sorted(records, key=lambda key: (key == FLOOR, key)) if records[key].get("inputs")
     }
-    return {key: record for key, record in known.items() if recovered_file(run.folder, key).is_file()}
+    return {key: record for key, record in known.items() if Run(run.folder).recovered(key).is_file()}
 
 
 def shown_inputs(runs: Iterable[FoundRun]) -> list[int]:
@@ -94,7 +90,7 @@ def rows_of(file: Path, rows: Sequence[int]) -> np.ndarray | None:
 def originals_of(runs: Iterable[FoundRun], inputs: Sequence[int]) -> np.ndarray | None:
     """The true images, from the first run that kept them all."""
     for run in runs:
-        file = run.folder / "originals.npz"
+        file = Run(run.folder).originals
         try:
             with np.load(file, allow_pickle=False) as kept:
                 where = {int(index): row for row, index in enumerate(kept["inputs"])}
@@ -112,7 +108,7 @@ def recovered_images(run: FoundRun, inputs: Sequence[int]) -> dict[str, np.ndarr
     for key, record in attacks_shown(run).items():
         where = {index: row for row, index in enumerate(record["inputs"])}
         if all(index in where for index in inputs):
-            found = rows_of(recovered_file(run.folder, key), [where[index] for index in inputs])
+            found = rows_of(Run(run.folder).recovered(key), [where[index] for index in inputs])
             if found is not None:
                 images[key] = found
     return images

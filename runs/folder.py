@@ -70,6 +70,15 @@ class Run:
         return self.folder / "failed.json"
 
     @property
+    def originals(self) -> Path:
+        """What the pictures of a run compare with: the attacked images `x` and their `inputs`, indices of tests."""
+        return self.folder / "originals.npz"
+
+    def recovered(self, attack: str) -> Path:
+        """What an attack gave back, `x`."""
+        return self.folder / f"recovered-{attack.replace('/', '-')}.npz"
+
+    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 
