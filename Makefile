@@ -30,7 +30,6 @@ train: setup
 
 sweep: setup
 	$(RUN) sweep.py --config configs/sweeps/small.yaml
-	$(RUN) report.py checkpoints
 
 lint: setup
 	$(VENV)/bin/ruff check .

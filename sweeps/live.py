@@ -144,7 +144,9 @@ def doing(row: Row) -> str:
         return row.figures or {"elsewhere": "another process makes it"}.get(row.state, row.state)
     if not row.epochs:
         return "starting"
-    return f"epoch {row.epoch} of {row.epochs}" if row.epoch < row.epochs else "trained; attacks"
+    if row.epoch < row.epochs:
+        return f"epoch {row.epoch} of {row.epochs}"
+    return "ending" if row.cell.config.attacks == ["none"] else "under attack"
 
 
 def figures_of(cell: SweepCell) -> str:
