@@ -1,5 +1,10 @@
 """The one exception that is the user's to mend: shown as one line, exit code 2, no traceback."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
 
 class UserError(ValueError):
     """What is wrong, and what to do about it, in one line."""
@@ -14,3 +19,16 @@ class BusyError(UserError):
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its kind where it has none."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def check_one_of(what: str, value: str, known: Iterable[str]) -> None:
+    """Refuse a name that there is not, with those that there are."""
+    names = list(known)
+    if value not in names:
+        raise UserError(f"{what} must be one of {', '.join(names)}; got {value}")
+
+
+def check_folder_of(flag: str, file: str | Path | None) -> None:
+    """Refuse a file that is to be written where there is no folder; None is no file."""
+    if file is not None and not Path(file).resolve().parent.is_dir():
+        raise UserError(f"{flag} {file}: its folder is not there")

@@ -21,8 +21,9 @@ from attacks.gradients.moments import SOURCES
 from attacks.gradients.reconstruct import SUBSPACES, Estimate, Recovered
 from datamodules import load
 from datamodules.tensors import scaled
-from errors import UserError, first_line
+from errors import UserError, check_folder_of, check_one_of
 from metrics.gradients import BatchScore, batch_score
+from runs.checkpoints import load_tensors
 from runs.config import root_of
 from runs.environment import environment, pick_device
 
@@ -92,8 +93,7 @@ class GradientConfig:
     def __post_init__(self) -> None:
         among = {"activation": tuple(ACTIVATIONS), "inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES}
         for name, known in among.items():
-            if getattr(self, name) not in known:
-                raise UserError(f"--{name} must be one of {', '.join(known)}; got {getattr(self, name)}")
+            check_one_of(f"--{name}", getattr(self, name), known)
         plan(self.sigma)  # linear and quadratic are refused here, with the reason
         for name, least in {"width": 1, "dim": 1, "batch": 1, "depth": 2, "seed": 0}.items():
             given = getattr(self, name)
@@ -101,9 +101,8 @@ class GradientConfig:
                 raise UserError(f"--{name} must be at least {least}; got {given}")
         self.check_numbers()
         self.check_round()
-        for flag, file in (("out", self.out), ("figure", self.figure)):
-            if file is not None and not Path(file).resolve().parent.is_dir():
-                raise UserError(f"--{flag} {file}: its folder is not there")
+        check_folder_of("--out", self.out)
+        check_folder_of("--figure", self.figure)
 
     @property
     def sigma(self) -> Activation:
@@ -321,10 +320,7 @@ def defended(gradient: DeepWeights, config: GradientConfig) -> DeepWeights:
 def leaked_round(config: GradientConfig, device: torch.device) -> Round:
     """The round in a file; tensors only, nothing that runs."""
     path = Path(str(config.states))
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # truncated, a pickle that wants to run something, no such file
-        raise UserError(f"--states {path} cannot be read as tensors ({first_line(error)})") from error
+    loaded = load_tensors("--states", path)
     held = {name: value.to(device) for name, value in checked_states(loaded, path).items()}
     bias = held.pop("bias", torch.tensor(0.0))
     inner = tuple(held[name] for name in sorted(name for name in held if name.startswith("inner.")))

@@ -17,11 +17,11 @@ from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
 from datamodules.text import pydoc
 from datamodules.tokens import TextTokenizer, blocks
-from errors import UserError, first_line
+from errors import UserError, check_folder_of, check_one_of, first_line
 from evaluations.text import inverter_of, scores_of
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
-from runs.checkpoints import load_module
+from runs.checkpoints import load_module, load_tensors
 from runs.config import OPERATING_POINTS, POLICIES
 from runs.environment import environment, pick_device
 from runs.folder import Run
@@ -74,17 +74,12 @@ class LeakConfig:
         given = [name for name in ("text", "prompts", "states") if getattr(self, name)]
         if len(given) > 1:
             raise UserError(f"give one of --text, --prompts and --states; got {' and '.join('--' + g for g in given)}")
-        if self.policy not in POLICIES:
-            raise UserError(f"--policy must be one of {', '.join(POLICIES)}; got {self.policy}")
-        if self.operating_point not in OPERATING_POINTS:
-            raise UserError(
-                f"--operating-point must be one of {', '.join(OPERATING_POINTS)}; got {self.operating_point}"
-            )
+        check_one_of("--policy", self.policy, POLICIES)
+        check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
-        for flag, file in (("out", self.out), ("figure", self.figure)):
-            if file is not None and not Path(file).resolve().parent.is_dir():
-                raise UserError(f"--{flag} {file}: its folder is not there")
+        check_folder_of("--out", self.out)
+        check_folder_of("--figure", self.figure)
         _ = self.channel
 
     @property
@@ -191,10 +186,7 @@ def leak(model: SplitLanguageModel, ids: list[int], config: LeakConfig, number: 
 
 def leaked_states(path: Path) -> list[Tensor]:
     """The prompts' states (T, d) in a file; tensors only, nothing that runs."""
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # truncated, a pickle that wants to run something, no such file
-        raise UserError(f"--states {path} cannot be read as tensors ({first_line(error)})") from error
+    loaded = load_tensors("--states", path)
     states = list(loaded) if isinstance(loaded, list | tuple) or getattr(loaded, "ndim", 0) == 3 else [loaded]
     if not states or not all(isinstance(state, Tensor) and state.ndim == 2 for state in states):
         raise UserError(f"--states {path} must hold a tensor (T, d) or (B, T, d), or a list of tensors (T, d)")

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from errors import UserError
+from errors import UserError, check_folder_of
 from files import replacing
 from reports.cells import NAMES, Setting, settings_of
 from reports.exports import csv_text, markdown_text
@@ -85,8 +85,7 @@ def check(out: Path, max_drop: float, metric: str | None) -> None:
     """Refuse what cannot be meant, before anything is read."""
     if out.suffix.lower() != ".html":
         raise UserError(f"--out must end in .html; got {out}")
-    if not out.resolve().parent.is_dir():
-        raise UserError(f"--out {out}: its folder is not there")
+    check_folder_of("--out", out)
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; give a file that ends in .html")
     check_max_drop(max_drop)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from errors import UserError
+from errors import UserError, check_one_of
 from metrics.summary import HIGHER_IS_WORSE
 from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, Spread
 
@@ -49,8 +49,8 @@ def check_max_drop(max_drop: float) -> None:
 
 def check_metric(metric: str | None) -> None:
     """Refuse a metric of recovery that there is not; None stands for the usual one."""
-    if metric is not None and metric not in METRICS:
-        raise UserError(f"--metric must be one of {', '.join(METRICS)}; got {metric}")
+    if metric is not None:
+        check_one_of("--metric", metric, METRICS)
 
 
 def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
+from errors import UserError, check_one_of
 from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence
 from lightning_modules.networks import NETWORKS
 
@@ -158,8 +158,7 @@ class AttackConfig:
         for name in self.recipe:
             if name not in ("paper", "adaptive"):
                 raise UserError(f"--recipe must be paper, adaptive or both; got {name}")
-        if self.budget not in BUDGETS:
-            raise UserError(f"--budget must be one of {', '.join(BUDGETS)}; got {self.budget}")
+        check_one_of("--budget", self.budget, BUDGETS)
         counts = (("samples", self.samples), ("decoder-epochs", self.decoder_epochs), ("prompts", self.prompts))
         for flag, count in counts:
             if count < 1:
@@ -172,10 +171,7 @@ class AttackConfig:
         """The same for attacks on text."""
         if not self.policy or any(name not in POLICIES for name in self.policy):
             raise UserError(f"--policy must be of {', '.join(POLICIES)}; got {' '.join(self.policy) or 'none'}")
-        if self.operating_point not in OPERATING_POINTS:
-            raise UserError(
-                f"--operating-point must be one of {', '.join(OPERATING_POINTS)}; got {self.operating_point}"
-            )
+        check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         for name in self.channels:
             if name not in DTYPES and not is_level(name):
                 raise UserError(f"--channels must be of {', '.join(DTYPES)}, or positive noise levels; got {name}")
@@ -322,10 +318,8 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--validation-fraction must lie in [0, 1); got {self.validation_fraction:g}")
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
-        if self.defence not in DEFENCES:
-            raise UserError(f"--defence must be one of {', '.join(sorted(DEFENCES))}; got {self.defence}")
-        if self.family not in PENALTY_FAMILY:
-            raise UserError(f"--family must be one of {', '.join(PENALTY_FAMILY)}; got {self.family}")
+        check_one_of("--defence", self.defence, sorted(DEFENCES))
+        check_one_of("--family", self.family, PENALTY_FAMILY)
 
     @property
     def root(self) -> Path:

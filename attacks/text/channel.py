@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from errors import UserError
+from errors import UserError, check_one_of
 from runs.config import DTYPES
 
 
@@ -25,8 +25,7 @@ class Channel:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise UserError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype}")
+        check_one_of("--dtype", self.dtype, DTYPES)
         if not 0 <= self.noise < float("inf"):
             raise UserError(f"--noise must be a number of at least 0; got {self.noise:g}")
 
