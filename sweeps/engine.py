@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import io
 import logging
 import os
@@ -226,6 +227,7 @@ def run_cell(parameters: dict[str, Any], make: Make) -> None:
     run = Run(Path(config.out) / task["name"])
     with logged(run):
         outcome = attempt(config, make, task["name"])
+    gc.collect()  # a trainer and its data hold each other; the next cell needs the memory
     tune.report({"outcome": outcome})
 
 
