@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import joblib
 import lightning
 import ray
 import torch
@@ -70,9 +71,8 @@ def connected(config: SweepConfig) -> Iterator[None]:
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # how a cell ended is told by the table, in one line
     address = config.address or "local"
     probe(address)
-    options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100_000_000}
-    if hasattr(os, "sched_getaffinity"):
-        options["num_cpus"] = len(os.sched_getaffinity(0))  # those that we may use, not those that there are
+    # cores that we may use, by affinity and by a container's quota, not those that there are
+    options = {"include_dashboard": False, "object_store_memory": 100_000_000, "num_cpus": joblib.cpu_count()}
     try:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR, **(options if address == "local" else {})

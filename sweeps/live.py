@@ -32,6 +32,7 @@ class Row:
     seconds: float = 0.0
     epoch: int = 0
     epochs: int = 0
+    training: float = 0.0  # seconds that its epochs will take, by those it has trained
     figures: str = ""
 
     @property
@@ -80,6 +81,7 @@ class SweepTable:
     def progressed(self, name: str, epoch: int, epochs: int) -> None:
         row = self.rows[name]
         row.epoch, row.epochs = epoch, epochs
+        row.training = (time.monotonic() - row.began) * epochs / epoch
 
     def ended(self, name: str, outcome: str) -> None:
         row = self.rows[name]
@@ -103,14 +105,17 @@ class SweepTable:
         return sum(row.state == state for row in self.rows.values())
 
     def left(self) -> str:
-        """How long the rest will take, from the cells that ended; empty until one has."""
-        spent = [row.seconds for row in self.rows.values() if row.state == "done"]
-        if not spent:
+        """How long the rest will take, from the cells that ended; until one has, what training alone will take."""
+        now = time.monotonic()
+        under_way = [row for row in self.rows.values() if row.state == "running"]
+        ended = [row.seconds for row in self.rows.values() if row.state == "done"]
+        if not (spent := ended or [row.training for row in under_way if row.training]):
             return ""
-        each, now = sum(spent) / len(spent), time.monotonic()
-        running = [max(0.0, each - (now - row.began)) for row in self.rows.values() if row.state == "running"]
+        each = sum(spent) / len(spent)
+        running = [max(0.0, each - (now - row.began)) for row in under_way]
         work = each * self.count("waiting") + sum(running)
-        return f"about {duration(max(work / self.slots, *running, 0.0))} left" if work else ""
+        about = "about" if ended else "more than"
+        return f"{about} {duration(max(work / self.slots, *running, 0.0))} left" if work else ""
 
     def line(self, row: Row) -> str:
         """One line of a log."""

@@ -77,6 +77,19 @@ def test_a_log_has_a_line_a_cell_and_what_is_left(
     assert second == "5 of 5  MixCon(1, 1e-4), seed 0  failed: no luck  0 s"
 
 
+def test_until_a_cell_has_ended_the_epochs_tell_what_is_left_at_least(
+    cells: list[SweepCell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    table = SweepTable(cells, 0, 1, lambda cell, how: how, Console(file=io.StringIO()))
+    table.started(cells[0].name)
+    assert table.left() == ""
+    clock[0] = 10.0
+    table.progressed(cells[0].name, 1, 4)  # 30 s of this one and 40 s of the other, attacks not counted
+    assert table.left() == "more than 1 min 10 s left"
+
+
 def test_the_table_shows_running_cells_first_and_fits_the_terminal(cells: list[SweepCell]) -> None:
     console = Console(file=io.StringIO(), width=100, height=9, force_terminal=True)
     table = SweepTable(cells, 0, 2, lambda cell, how: how, console)
