@@ -37,7 +37,9 @@ def tell(report: Report) -> None:
         print(f"unfinished  {', '.join(report.gathered.unfinished)}")
     for setting, verdict in zip(report.settings, report.verdicts, strict=True):
         print(f"{setting.title}\n  {verdict.sentence}")
-    print(f"page  {report.page}\ntables  {report.csv}, {report.markdown}", flush=True)
+    print(f"page  {report.page}", flush=True)
+    if report.settings:
+        print(f"tables  {report.csv}, {report.markdown}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

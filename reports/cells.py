@@ -19,6 +19,7 @@ NAMES = {
     "mse": "MSE", "psnr": "PSNR", "em": "exact match", "token_accuracy": "tokens right", "similarity": "similarity",
     "recognised": "class recognised", "rank": "rank",
 }  # fmt: skip
+WORST = "worst-case"  # recovery by the strongest attack on each input
 RECOGNISABLE = {"ssim": 0.3}  # below it a person no longer recognises an image
 
 
@@ -75,6 +76,13 @@ class Cell:
         return frozenset(run.results["config"]["seed"] for run in self.runs)
 
     @property
+    def gap(self) -> str:
+        """Why there is no recovery, where there is none."""
+        return (
+            "its seeds were not attacked alike" if any(run.results["attacks"] for run in self.runs) else "not attacked"
+        )
+
+    @property
     def is_vanilla(self) -> bool:
         """Whether nothing defends it: no penalty, no channel."""
         return self.defence["name"] == "none" and not self.channel
@@ -98,7 +106,7 @@ class Setting:
     utility: str
     recovery: str
     cells: tuple[Cell, ...]
-    by: str = "worst-case"
+    by: str = WORST
 
     @property
     def is_text(self) -> bool:
@@ -126,18 +134,46 @@ def settings_of(runs: Iterable[FoundRun], metric: str | None = None) -> list[Set
 
     Args:
         runs: in any order.
-        metric: of recovery, where the usual one (SSIM for images, similarity for text, cosine else) is not wanted.
+        metric: of recovery, where the usual one (SSIM for images, similarity for text, cosine else) is not wanted;
+            runs that were not measured by it keep the usual one.
     """
     groups: dict[str, list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.name):
-        same = {name: value for name, value in without_defence(run.results).items() if name != "seed"}
-        groups.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(run)
-    titles = [title_of(group[0]) for group in groups.values()]
-    settings = []
-    for title, group in zip(titles, groups.values(), strict=True):
-        name = f"{title}, {training_of(group[0])}" if titles.count(title) > 1 else title
-        settings.append(setting_of(name, group, metric or metric_for(group[0])))
-    return settings
+        groups.setdefault(json.dumps(shared(run), sort_keys=True, default=str), []).append(run)
+    return [
+        setting_of(title, group, metric if metric and is_measured(group, metric) else metric_for(group[0]))
+        for title, group in zip(titles_of([group[0] for group in groups.values()]), groups.values(), strict=True)
+    ]
+
+
+def shared(run: FoundRun) -> dict[str, Any]:
+    """What all runs of a setting have in common."""
+    return {name: value for name, value in without_defence(run.results).items() if name != "seed"}
+
+
+def is_measured(runs: Iterable[FoundRun], metric: str) -> bool:
+    """Whether any of these runs was scored by a metric."""
+    return any(metric in run.results["worst_case"] for run in runs)
+
+
+def titles_of(runs: Sequence[FoundRun]) -> list[str]:
+    """A title for each run's setting; where two would be alike, with what they differ in."""
+    titles = [title_of(run) for run in runs]
+    found = []
+    for title, run in zip(titles, runs, strict=True):
+        alike = [shared(other) for other, theirs in zip(runs, titles, strict=True) if theirs == title]
+        ours = shared(run)
+        apart = [name for name in sorted(ours) if any(other.get(name) != ours[name] for other in alike)]
+        found.append(", ".join([title, *(in_title(run, name, ours[name]) for name in apart)]))
+    return found
+
+
+def in_title(run: FoundRun, name: str, value: Any) -> str:
+    """One thing that tells a setting from another: `epochs 20`."""
+    if name != "data":
+        return f"{name.replace('_', ' ')} {value}"
+    data = run.results["data"]
+    return f"{data['train']:,} to train on, {data['test']:,} to test on"
 
 
 def title_of(run: FoundRun) -> str:
@@ -145,12 +181,6 @@ def title_of(run: FoundRun) -> str:
     data, model = run.results["data"], run.results["model"]
     head = f", {model['head']} head" if model.get("head", "default") != "default" else ""
     return f"{data['name']}, {model['name']} cut after {model['cut']}{head}"
-
-
-def training_of(run: FoundRun) -> str:
-    """What tells apart two settings of one title."""
-    config, data = run.results["config"], run.results["data"]
-    return f"{config['epochs']} epochs of {data['train']:,} at batch {config['batch_size']}, lr {config['lr']:g}"
 
 
 def metric_for(run: FoundRun) -> str:

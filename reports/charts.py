@@ -17,6 +17,7 @@ RAMP = (
 )  # fmt: skip
 ROW, HEAD, LEFT = 32, 40, 52  # of a heat map, in pixels: a row, the space above the first, and beside it
 NARROWEST = 150  # a colour bar with room for its numbers
+FEWEST = 4  # numbers that an axis needs to be read
 BAR = 46  # below the rows: the colour bar and its numbers
 
 
@@ -103,7 +104,8 @@ def heat_map(
         squares: in any order; a place without one stays hatched.
         vanilla: the value without a defence.
         digits: of the numbers at the colour bar.
-        limits: values beyond them take the colour of the end: one collapsed cell leaves the others their colours.
+        limits: the ends of the colours; values beyond them take the colour of the end, so that one collapsed cell
+            leaves the others theirs.
     """
     rows = sorted({square.row for square in squares})
     columns = sorted({square.column for square in squares}, reverse=True)
@@ -111,8 +113,7 @@ def heat_map(
     values = [square.value for square in squares if square.value is not None]
     among = [*values, *([vanilla] if vanilla is not None else [])]
     low, high = (min(among), max(among)) if among else (0.0, 0.0)
-    bounds = limits or (low, high)
-    ends = max(low, bounds[0]), min(high, bounds[1])
+    ends = limits or (low, high)
     bar = max(wide * len(columns), NARROWEST)
     width, height = LEFT + bar + 6, HEAD + ROW * len(rows) + BAR
     parts = [*axis_names(rows, columns, wide)]
@@ -225,8 +226,12 @@ class Scale:
     def ticks(self, most: int = 6) -> list[float]:
         """Round numbers between the two ends."""
         if self.kind == "error":
-            missing = [m * 10.0**e for e in range(-5, 0) for m in (1, 2, 5)] + [1.0]
-            return thinned(sorted(1 - each for each in missing if self.low <= 1 - each <= self.high), most)
+            for fine in ((1, 2, 5), range(1, 10)):
+                missing = [m * 10.0**e for e in range(-5, 0) for m in fine] + [1.0]
+                there = sorted(1 - each for each in missing if self.low <= 1 - each <= self.high)
+                if len(there) >= FEWEST:
+                    break
+            return thinned(there, most)
         if self.kind == "log" and self.high > 8 * self.low:
             ends = math.floor(self.bent(self.low)), math.ceil(self.bent(self.high))
             fine = (1, 2, 5) if ends[1] - ends[0] <= 3 else (1,)

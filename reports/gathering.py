@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from runs.folder import Run
+from metrics.summary import HIGHER_IS_WORSE
+from runs.folder import Run, read_json
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,10 @@ NEEDED: dict[str, dict[str, Any]] = {
     "config": {"seed": int, "epochs": int, "batch_size": int, "lr": (int, float), "trainer": dict},
     "environment": {"versions": dict, "device": str, "seconds": (int, float)},
 }
+OF_AN_ATTACK: dict[str, Any] = {
+    "settings": dict, "samples": int, "seconds": (int, float), "inputs": list, "scores": dict, "recovered": list,
+    "observed": dict, "channels": dict,
+}  # fmt: skip
 
 
 def what_is_missing(results: dict[str, Any]) -> str:
@@ -120,17 +125,58 @@ def what_is_missing(results: dict[str, Any]) -> str:
         for name, kind in fields.items():
             if not isinstance(results[section].get(name), kind):
                 return f"{section}.{name}"
+    if not all(isinstance(side, int) for side in results["data"]["shape"]):
+        return "data.shape"
+    if "tokenizer" in results["data"] and not is_number(results["utility"].get("perplexity")):
+        return "utility.perplexity"
     for key, record in results["attacks"].items():
-        if not isinstance(record, dict) or not isinstance(record.get("settings"), dict) or "samples" not in record:
+        if not isinstance(record, dict) or not record.keys() >= {"settings", "samples"}:
             return f"attacks.{key} of this version"
+        if wrong := what_is_wrong_with(record):
+            return f"attacks.{key}.{wrong}"
+    worst = results["worst_case"]
+    names = worst.get("attacks", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return "worst_case.attacks"
+    return f"worst_case.{wrong}" if (wrong := wrong_figure(worst)) else ""
+
+
+def what_is_wrong_with(record: dict[str, Any]) -> str:
+    """The first thing about an attack that is not of its kind; empty: nothing."""
+    for name, kind in OF_AN_ATTACK.items():
+        if record.get(name) is not None and not isinstance(record[name], kind):
+            return name
+    if not all(isinstance(index, int) for index in record.get("inputs") or []):
+        return "inputs"
+    if not all(isinstance(each, list) for each in (record.get("scores") or {}).values()):
+        return "scores"
+    if not all(isinstance(prompt, dict) for prompt in record.get("recovered") or []):
+        return "recovered"
+    for name, behind in (record.get("channels") or {}).items():
+        if not isinstance(behind, dict) or not is_number(behind.get("perplexity")) or wrong_figure(behind):
+            return f"channels.{name}"
+    return wrong_figure(record)
+
+
+def wrong_figure(record: dict[str, Any]) -> str:
+    """The first metric whose summary lacks a number; empty: none."""
+    for name in HIGHER_IS_WORSE.keys() & record.keys():
+        figures = record[name]
+        if not isinstance(figures, dict) or not all(is_number(figures.get(part)) for part in ("mean", "std", "worst")):
+            return name
     return ""
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that can be drawn."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def take(path: Path, found: Gathered) -> None:
     """Add what lies at one path."""
     try:
         if path.is_file():
-            results = json.loads(path.read_text(encoding="utf-8"))
+            results = read_json(path)
             if isinstance(results, dict) and results.keys() >= {"network", "recovered", "verdict", "data"}:
                 found.gradients.append(FoundGradient(path, results))
             return

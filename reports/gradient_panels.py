@@ -49,7 +49,7 @@ def gradient_views(gradients: Sequence[FoundGradient]) -> tuple[list[GradientVie
     for each in gradients:
         try:
             views.append(gradient_view(each))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, StopIteration, TypeError, ValueError, AttributeError) as error:
             skipped.append(f"{each.file} cannot be shown ({type(error).__name__}: {error})")
     return views, skipped
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,17 @@ from metrics.summary import FLOOR
 from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, attacks_of, by_attack
 from reports.charts import Square, heat_map
 from reports.exports import pooled, records_of
+from reports.gathering import is_number
 from reports.monotone import monotone_claims
 from reports.plots import Level, Point, trade_off
-from reports.sweet_spot import Verdict, in_words, useful
+from reports.sweet_spot import Verdict, equally_attacked, in_words, useful
 from reports.tables import describe_defence
 from runs.matching import without_defence
 
 OF_PAPER = ("whitebox/paper", "whitebox/adaptive")  # the attacks that the paper's claims are about
 WORST = "worst case"
-BESIDE = 7  # columns of a map that leave room for another beside it
+SPARED = "not by every attack"
+MATTERS = 2.0  # percentage points below vanilla that the colours span at least
 COLLAPSED = 10.0  # percentage points below vanilla; how far further a cell fell is no matter of colour
 
 
@@ -34,12 +35,14 @@ class Map:
     title: str
     note: str
     svg: Markup
-    wide: bool  # too many columns to stand beside another
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a map is of: its title, whether much of it is good, a cell's value, and how that is written."""
+    """What a map is of: its title, whether much of it is good, a cell's value, and how that is written.
+
+    `limits` are the ends of its colours; None: those of the values.
+    """
 
     title: str
     note: str
@@ -47,6 +50,7 @@ class Measure:
     digits: int
     percent: bool = False
     of_utility: bool = False
+    limits: tuple[float, float] | None = None
 
     def written(self, value: float) -> str:
         return f"{100 * value:.2f}" if self.percent else f"{value:.{self.digits}f}"
@@ -73,8 +77,7 @@ def maps_of(setting: Setting, ids: dict[int, str], failed: Sequence[dict[str, An
         told = f" · {told_apart(variant, list(variants))}" if len(variants) > 1 else ""
         for measure in measures(setting, cells):
             svg = drawn(setting, measure, cells, ids, theirs)
-            wide = len({cell.defence["beta"] for cell in cells}) > BESIDE
-            maps.append(Map(measure.title + told, measure.note, svg, wide))
+            maps.append(Map(measure.title + told, measure.note, svg))
     return maps
 
 
@@ -101,20 +104,29 @@ def measures(setting: Setting, cells: Sequence[Cell]) -> list[Measure]:
     ]  # fmt: skip
     usual = ("em", "similarity") if setting.is_text else ("ssim", "psim") if setting.recovery != "mcs" else ()
     for metric in dict.fromkeys([setting.recovery, *usual]):
-        found.append(recovery_measure(f"Worst-case {NAMES[metric]}", WORST, metric))
+        found.append(recovery_measure(f"Worst-case {NAMES[metric]}", WORST, metric, compared(setting)))
     for attack in OF_PAPER:
-        found.append(recovery_measure(f"{NAMES[setting.recovery]} of {attack}", attack, setting.recovery))
+        every = {id(cell) for cell in setting.cells}
+        found.append(recovery_measure(f"{NAMES[setting.recovery]} of {attack}", attack, setting.recovery, every))
     return [each for each in found if any(each.value(cell) is not None for cell in cells)]
 
 
-def recovery_measure(title: str, attack: str, metric: str) -> Measure:
-    """A measure of what came back."""
+def compared(setting: Setting) -> set[int]:
+    """The cells, by `id(cell)`, that went through every attack: a worst case over fewer says less."""
+    attacked = [cell for cell in setting.cells if cell.recovery is not None]
+    return {id(cell) for cell in equally_attacked(attacked)[0]} if attacked else set()
+
+
+def recovery_measure(title: str, attack: str, metric: str, cells: set[int]) -> Measure:
+    """A measure of what came back of some cells, by `id(cell)`."""
 
     def value(cell: Cell) -> float | None:
-        found = pooled(metric, records_of(cell, attack))
+        found = pooled(metric, records_of(cell, attack)) if id(cell) in cells else None
         return found["mean"] if found is not None else None
 
-    return Measure(title, "lower is better", value, 3)
+    # differences that do not matter have no colours; PSNR is in decibels, cosine similarity may be negative
+    limits = None if metric in ("psnr", "mcs") else (0.0, 1.0)
+    return Measure(title, "lower is better", value, 3, limits=limits)
 
 
 def drawn(
@@ -125,7 +137,8 @@ def drawn(
     for cell in cells:
         value = measure.value(cell)
         said = measure.written(value) if value is not None else "–"
-        tip = f"{measure.title}: {said if value is not None else 'not attacked'}\n{in_words(setting, cell)}"
+        why = cell.gap if cell.recovery is None else SPARED
+        tip = f"{measure.title}: {said if value is not None else why}\n{in_words(setting, cell)}"
         place = float(cell.defence["lambda"]), float(cell.defence["beta"])
         in_bar = 100 * value if value is not None and measure.percent else value
         squares.append(Square(*place, in_bar, said, tip, ids[id(cell)]))
@@ -137,10 +150,23 @@ def drawn(
             squares.append(Square(*place, None, "✕", f"{describe_defence(each['defence'])} failed: {each['error']}"))
     vanilla = measure.value(setting.vanilla) if setting.vanilla else None
     shown = 100 * vanilla if vanilla is not None and measure.percent else vanilla
-    limits = None
+    limits = measure.limits
     if shown is not None and measure.of_utility:
-        limits = (shown - COLLAPSED, math.inf) if measure.percent else (0.0, 3 * shown)
+        limits = limits_of_utility(shown, [each.value for each in squares if each.value is not None], measure.percent)
     return heat_map(f"{measure.title} over λ and β", squares, shown, measure.digits, limits)
+
+
+def limits_of_utility(vanilla: float, values: Sequence[float], percent: bool) -> tuple[float, float]:
+    """The ends of the colours: differences of little use stay small, and one collapsed cell leaves the others theirs.
+
+    Example:
+        >>> limits_of_utility(99.0, [98.9, 98.7], True), limits_of_utility(99.0, [99.1, 10.0], True)
+        ((97.0, 99.0), (89.0, 99.1))
+    """
+    low, high = min([vanilla, *values]), max([vanilla, *values])
+    if percent:
+        return max(vanilla - COLLAPSED, min(vanilla - MATTERS, low)), high
+    return low, min(3 * vanilla, max(1.2 * vanilla, high))
 
 
 def failures_of(setting: Setting, failed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -152,7 +178,7 @@ def is_placed(defence: Any) -> bool:
     """Whether a failed cell says where on a map it would be."""
     if not isinstance(defence, dict) or defence.get("name") != "mixcon":
         return False
-    return all(isinstance(defence.get(name), int | float) for name in ("lambda", "beta"))
+    return all(is_number(defence.get(name)) for name in ("lambda", "beta"))
 
 
 def same_setting(setting: Setting, failure: dict[str, Any]) -> bool:
@@ -162,8 +188,8 @@ def same_setting(setting: Setting, failure: dict[str, Any]) -> bool:
         one, other = (without_defence(each) for each in (ours, failure))
         return {**one, "seed": ""} == {**other, "seed": ""}
     except (KeyError, TypeError, AttributeError):  # it failed before its data were known
-        names = ("dataset", "network", "cut", "head", "epochs", "batch_size", "lr")
-        return all(failure["config"].get(name) == ours["config"].get(name) for name in names)
+        names, theirs = ("dataset", "network", "cut", "head", "epochs", "batch_size", "lr"), failure["config"]
+        return isinstance(theirs, dict) and all(theirs.get(name) == ours["config"].get(name) for name in names)
 
 
 def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: float) -> Markup:
@@ -172,15 +198,15 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
     if not cells:
         return Markup("")
     named = {id(cell) for cell in verdict.front} | {id(verdict.cell), id(setting.vanilla)}
-    points = []
+    whole, points = compared(setting), []
     for cell in cells:
         assert cell.recovery is not None
         many = cell.utility.count > 1
         kind = "other" if cell.channel else str(cell.defence["name"])
         point = Point(
             cell.utility.mean, cell.recovery.mean, many * cell.utility.std, many * cell.recovery.std,
-            ids[id(cell)], cell.label, in_words(setting, cell), kind, cell is verdict.cell and verdict.found,
-            id(cell) in named,
+            ids[id(cell)], cell.label, in_words(setting, cell) + f"\n{SPARED}" * (id(cell) not in whole), kind,
+            cell is verdict.cell and verdict.found, id(cell) in named, id(cell) not in whole,
         )  # fmt: skip
         points.append(point)
     falling = setting.utility == "perplexity"
@@ -189,7 +215,7 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
         base = setting.vanilla.utility.mean
         enough = base * (1 + max_drop) if falling else base - max_drop
     front = [(cell.utility.mean, cell.recovery.mean) for cell in verdict.front if cell.recovery]
-    x_name = "perplexity, log scale" if falling else "accuracy"
+    x_name = "perplexity" if falling else "accuracy"
     y_name = f"worst-case {NAMES[setting.recovery]}"
     return trade_off(points, front, x_name, y_name, falling, enough, levels_of(setting), chains_of(setting))
 
@@ -225,6 +251,10 @@ class ClaimRow:
 
     attack: str
     figures: tuple[tuple[str, str, str], ...]
+
+    @property
+    def is_broken(self) -> bool:
+        return any(broken for *_, broken in self.figures)
 
 
 def claim_rows(setting: Setting) -> tuple[list[str], list[ClaimRow]]:

@@ -18,7 +18,7 @@ from reports.gallery import attacks_shown
 from reports.gathering import FoundRun, Gathered, gather
 from reports.gradient_panels import STAGE_COLUMNS, gradient_views
 from reports.sections import section_of
-from reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot, tolerance
+from reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot
 from reports.text_panels import CHANNEL_COLUMNS, KINDS
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -42,11 +42,21 @@ class Report:
 
     @property
     def csv(self) -> Path:
-        return self.page.with_name("results.csv")
+        return table_beside(self.page, ".csv")
 
     @property
     def markdown(self) -> Path:
-        return self.page.with_name("results.md")
+        return table_beside(self.page, ".md")
+
+    def texts(self, page: str) -> dict[Path, str]:
+        """What each of its files says; without runs there are no tables."""
+        tables = {self.csv: csv_text(self.settings), self.markdown: markdown_text(self.settings, self.verdicts)}
+        return {**(tables if self.settings else {}), self.page: page}
+
+
+def table_beside(page: Path, suffix: str) -> Path:
+    """results.csv beside report.html; beside any other page a table of its name, so that two of them keep apart."""
+    return page.with_name(f"{'results' if page.stem == 'report' else page.stem}{suffix}")
 
 
 def write_report(
@@ -56,7 +66,7 @@ def write_report(
     metric: str | None = None,
     title: str | None = None,
 ) -> Report:
-    """Gather what lies at these paths and write it as a page, with results.csv and results.md beside it.
+    """Gather what lies at these paths and write it as a page, with its tables beside it.
 
     Args:
         paths: folders with runs, runs, and results of gradient inversion.
@@ -72,12 +82,9 @@ def write_report(
     settings = settings_of(gathered.runs, metric)
     verdicts = [sweet_spot(setting, max_drop) for setting in settings]
     report = Report(out, settings, verdicts, gathered)
-    page = rendered(report, max_drop, title)
-    for file, text in (
-        (report.csv, csv_text(settings)), (report.markdown, markdown_text(settings, verdicts)), (out, page),
-    ):  # fmt: skip
-        with replacing(file) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    for file, text in report.texts(rendered(report, max_drop, title)).items():
+        with replacing(file) as temporary:  # half a surrogate pair, from a file of anybody's, is no UTF-8
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     return report
 
 
@@ -86,8 +93,9 @@ def check(out: Path, max_drop: float, metric: str | None) -> None:
     if out.suffix.lower() != ".html":
         raise UserError(f"--out must end in .html; got {out}")
     check_folder_of("--out", out)
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder; give a file that ends in .html")
+    for file in (out, table_beside(out, ".csv"), table_beside(out, ".md")):
+        if file.is_dir():
+            raise UserError(f"--out {out} cannot be written: {file} is a folder; choose another name")
     check_max_drop(max_drop)
     check_metric(metric)
 
@@ -111,10 +119,10 @@ def rendered(report: Report, max_drop: float, title: str | None) -> str:
     now = datetime.datetime.now().astimezone()
     loader = FileSystemLoader(TEMPLATES, encoding="utf-8")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tight"] = tight
     return environment.get_template("report.html.j2").render(
         title=title or title_for(report),
         sections=sections,
-        tolerances=[tolerance(setting, max_drop) for setting in report.settings],
         runs=len(gathered.runs),
         failed=[(each["name"], each["error"]) for each in gathered.failed],
         unfinished=gathered.unfinished,
@@ -124,6 +132,7 @@ def rendered(report: Report, max_drop: float, title: str | None) -> str:
         channel_columns=CHANNEL_COLUMNS,
         kinds=KINDS,
         names=NAMES,
+        tables=(report.csv.name, report.markdown.name) if report.settings else (),
         when=f"{now.day} {now:%B %Y, %H:%M %Z}",
         style=own("report.css"),
         script=own("report.js"),
@@ -136,6 +145,11 @@ def title_for(report: Report) -> str:
     if not data:
         return "Gradient inversion" if report.gathered.gradients else "Runs"
     return f"Utility and recovery on {', '.join(data[:3])}{' and more' if len(data) > 3 else ''}"
+
+
+def tight(text: str) -> str:
+    """Text whose figures stay on one line: `98.50 ± 0.10 %`."""
+    return text.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
 
 
 def own(name: str) -> Markup:

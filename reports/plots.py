@@ -14,6 +14,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 WIDTH, HEIGHT = 640, 400
 NARROW, SHORT = 440, 210  # of the losses, which stand in a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 20, 46
+AROUND = 13  # pixels around a point that belong to it: a label in them would be taken for its own
 SHAPES = {
     "mixcon": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
     "none": "M0 -7l7 7l-7 7l-7 -7z",
@@ -38,6 +39,7 @@ class Point:
         kind: the defence: mixcon, unicon, none, or another.
         best: whether it is the sweet spot.
         named: whether its label should stand beside it where there is room.
+        spared: whether it went through fewer attacks than others, so that it is drawn hollow.
     """
 
     x: float
@@ -50,6 +52,7 @@ class Point:
     kind: str
     best: bool = False
     named: bool = False
+    spared: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def lettering(
 ) -> list[Markup]:
     """The names of the levels and the labels of the points, off all marks and, where there is room, off all lines."""
     parts = []
-    marks: list[Box] = [(x(p.x) - 7, y(p.y) - 7, x(p.x) + 7, y(p.y) + 7) for p in points]
+    marks: list[Box] = [(x(p.x) - AROUND, y(p.y) - AROUND, x(p.x) + AROUND, y(p.y) + AROUND) for p in points]
     everything = [*marks, *(box for line in lines for box in boxes_along(line))]
     for level in levels:
         text, box = name_of(level, y(level.y), everything)
@@ -162,7 +165,10 @@ def frame(x: Scale, y: Scale, x_name: str, y_name: str, falling: bool) -> list[M
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
         parts.append(tag("text", f"{round(value, 6):g}", x=LEFT - 8, y=at + 4, text_anchor="end", class_="tick"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(tag("text", f"{x_name}  (better →)", x=WIDTH - RIGHT, y=HEIGHT - 8, text_anchor="end", class_="axis"))
+    scale = {"log": ", log scale", "error": ", log scale of the error"}.get(x.kind, "")
+    parts.append(
+        tag("text", f"{x_name}{scale}  (better →)", x=WIDTH - RIGHT, y=HEIGHT - 8, text_anchor="end", class_="axis")
+    )
     parts.append(tag("text", f"{y_name}  (← better)", x=-middle, y=14, text_anchor="middle", transform="rotate(-90)",
                      class_="axis"))  # fmt: skip
     return parts
@@ -204,7 +210,7 @@ def marked(point: Point, x: Scale, y: Scale) -> Markup:
         *bars,
         tag("circle", cx=at_x, cy=at_y, r=12.0, class_="target"),
         tag("path", d=shape, transform=f"translate({at_x:.1f} {at_y:.1f})", class_="shape"),
-        class_=f"point {kind}{' best' if point.best else ''}",
+        class_=f"point {kind}{' best' * point.best}{' spared' * point.spared}",
         data_cell=point.cell, tabindex=0, role="button", aria_label=point.tip,
     )  # fmt: skip
 
@@ -214,7 +220,7 @@ def room_for(point: Point, x: float, y: float, used: Sequence[Box]) -> Box | Non
     long = 6.4 * len(point.label) + 4
     for left, top in (
         (x + 14, y - 7), (x - 14 - long, y - 7), (x - long / 2, y - 28), (x - long / 2, y + 14),
-        (x + 8, y - 22), (x + 8, y + 9), (x - 8 - long, y - 22), (x - 8 - long, y + 9),
+        (x + 8, y - 28), (x + 8, y + 14), (x - 8 - long, y - 28), (x - 8 - long, y + 14),
     ):  # fmt: skip
         box = (left, top, left + long, top + 14)
         inside = left >= LEFT and left + long <= WIDTH - RIGHT and top >= TOP and top + 14 <= HEIGHT - BOTTOM

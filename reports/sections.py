@@ -15,12 +15,13 @@ from progress import duration
 from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
 from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
 from reports.gathering import FoundRun
-from reports.maps import ClaimRow, Map, claim_rows, failures_of, maps_of, plot_of, useful_of
-from reports.sweet_spot import Verdict, spread, sweet_spot
+from reports.maps import ClaimRow, Map, claim_rows, compared, failures_of, maps_of, plot_of, useful_of
+from reports.sweet_spot import Verdict, spread, sweet_spot, tolerance
 from reports.tables import describe_defence, short
 from reports.text_panels import TextAttack, text_attacks
 
-SHOWN = ("ssim", "psim", "mcs", "psnr", "em", "token_accuracy", "similarity", "recognised", "rank")
+SHOWN = ("ssim", "psim", "mcs", "em", "token_accuracy", "similarity", "recognised", "rank", "psnr")
+SHARES = ("recognised", "em")  # of inputs: right or not, so a spread says nothing
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ class Section:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     selected: str
-    is_text: bool
     metric: str
+    legend: str
 
 
 def section_of(
@@ -126,8 +127,28 @@ def section_of(
         tuple(verdicts_alone(setting, max_drop)), hero_of(setting, best, inputs, originals),
         plot_of(setting, verdict, ids, max_drop),
         tuple(maps_of(setting, ids, failures_of(setting, failed))), tuple(texts), tuple(claims), tuple(panels),
-        tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], setting.is_text, NAMES[setting.recovery],
+        tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], NAMES[setting.recovery],
+        legend_of(setting, verdict, max_drop),
     )  # fmt: skip
+
+
+def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
+    """What the marks of the plot of utility against recovery are."""
+    attacked = [cell for cell in setting.cells if cell.recovery is not None]
+    marks = ["the bold line is the Pareto front", f"the shaded band lies within {tolerance(setting, max_drop)}"]
+    if verdict.found:
+        marks.append("★ is the sweet spot")
+    marks.append("◆ vanilla")
+    if any(cell.defence["name"] == "unicon" for cell in attacked):
+        marks.append("■ UniCon")
+    if any(cell.channel for cell in attacked):
+        marks.append("▲ are channels, connected with the network that they are behind")
+    if any(id(cell) not in compared(setting) for cell in attacked):
+        marks.append("hollow points went through fewer attacks")
+    if any(cell.utility.count > 1 for cell in attacked):
+        marks.append("bars are one standard deviation over seeds")
+    said = ", ".join(marks)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def verdicts_alone(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
@@ -212,7 +233,7 @@ def panel_of(
     if cell.recovery is not None:
         figures.append(f"worst-case {NAMES[setting.recovery]} {spread(cell.recovery, 3)}")
     else:
-        figures.append("not attacked")
+        figures.append(cell.gap)
     if cell.utility.count > 1:
         figures.append(f"{cell.utility.count} seeds")
     blocks = tuple(block_of(setting, cell, run, pictures.get(run.folder)) for run in cell.runs)
@@ -228,10 +249,14 @@ def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | Non
     if cell.channel:
         records = {"text/hybrid": attacks["text/hybrid"]["channels"][cell.channel]}
     else:
-        worst = {"worst case": run.results["worst_case"]} if run.results["worst_case"] else {}
-        records = {**{key: attacks[key] for key in sorted(attacks, key=lambda key: (key == FLOOR, key))}, **worst}
+        records = {key: attacks[key] for key in sorted(attacks, key=lambda key: (key == FLOOR, key))}
+        if run.results["worst_case"]:
+            records["worst case"] = run.results["worst_case"]
     metrics = [name for name in SHOWN if any(isinstance(record.get(name), dict) for record in records.values())]
-    rows = tuple((key, tuple(figure_of(record, name) for name in metrics)) for key, record in records.items())
+    rows = tuple(
+        (f"{key} (stopped)" if record.get("stopped") else key, tuple(figure_of(record, name) for name in metrics))
+        for key, record in records.items()
+    )
     texts = tuple(text_attacks(run)) if setting.is_text and not cell.channel else ()
     named = tuple(NAMES[name] for name in metrics)
     return RunBlock(run.results["config"]["seed"], run.name, picture, captions, named, rows, texts)
@@ -242,6 +267,8 @@ def figure_of(record: dict[str, Any] | None, metric: str) -> str:
     figures = (record or {}).get(metric)
     if not isinstance(figures, dict):
         return ""
+    if metric in SHARES:
+        return f"{100 * figures['mean']:.0f} %"
     return (
         f"{figures['mean']:.1f} ± {figures['std']:.1f} ({figures['worst']:.0f})"
         if metric in ("psnr", "rank")
@@ -273,8 +300,8 @@ def table_of(setting: Setting, ids: dict[int, str]) -> tuple[list[str], list[Row
     floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
     attacks = [*attacks_of(setting), *floor]
     metric = NAMES[setting.recovery]
-    columns = ["defence", "λ", "β", "seed", setting.utility, "distance"]
-    columns += [*(f"{attack} {metric}" for attack in attacks), f"worst case {metric}", "time"]
+    columns = ["defence", "λ", "β", "seed", setting.utility, "distance", f"worst case {metric}"]
+    columns += [*(f"{attack} {metric}" for attack in attacks), "time"]
     rows = []
     for cell in setting.cells:
         if not cell.channel:
@@ -296,7 +323,7 @@ def entries(setting: Setting, run: FoundRun, attacks: Sequence[str]) -> list[Ent
         Entry(f"{useful:.1f}" if setting.utility == "perplexity" else f"{100 * useful:.2f} %", useful),
         Entry(f"{results['separability']['mean']:.3f}", results["separability"]["mean"]),
     ]
-    for record in [*(results["attacks"].get(attack) for attack in attacks), results["worst_case"]]:
+    for record in [results["worst_case"], *(results["attacks"].get(attack) for attack in attacks)]:
         figures = (record or {}).get(metric)
         known = isinstance(figures, dict)
         row.append(Entry(figure_of(record, metric) if known else "–", figures["mean"] if figures and known else ""))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from errors import UserError, check_one_of
-from metrics.summary import HIGHER_IS_WORSE
-from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, Spread
+from metrics.summary import FLOOR, HIGHER_IS_WORSE
+from reports.cells import NAMES, RECOGNISABLE, WORST, Cell, Setting, Spread, by_attack
 
 METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
@@ -23,7 +23,8 @@ class Verdict:
     Args:
         sentence: the answer in words.
         found: whether a cell is useful, and gives away less than vanilla, and is not recognisable.
-        cell: the cell of the sentence, where there is one: also one that is still recognisable.
+        cell: the cell of the sentence, where there is one: also one that is still recognisable, or that is the closest
+            to being useful.
         vanilla: what it is compared with.
         front: the Pareto front, from the most useful cell to the one that gives away least.
         qualifying: all defended cells that are useful enough and were attacked by everything.
@@ -60,11 +61,13 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     if not attacked:
         return Verdict("No cell was attacked yet, so there is no sweet spot: evaluate.py attacks runs.", False)
     compared, left_out = equally_attacked(attacked)
+    if setting.by == WORST:
+        notes.append(f"worst case over {', '.join(attacks_behind(compared))}")
     if left_out:
         notes.append(f"left out, for they did not go through every attack: {named(left_out)}")
     if not_attacked := [cell for cell in setting.cells if cell.recovery is None]:
         notes.append(f"not attacked, or not every seed by the same attacks: {named(not_attacked)}")
-    notes += unequal_attacks(setting) + unequal_seeds(compared)
+    notes += unequal_attacks(setting) + stopped_attacks(setting) + unequal_seeds(compared)
     front = pareto_front(compared, setting.utility == "perplexity")
     if vanilla is None or vanilla not in compared:
         sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
@@ -76,9 +79,10 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         sentence = "There is nothing but vanilla: no defended run went through the same attacks."
         return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
     if not qualifying:
-        closest = in_words(setting, min(defended, key=setting.drop))
-        sentence = f"No cell qualifies: none keeps {setting.utility} within {limit}. The closest is {closest}."
-        return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
+        closest = min(defended, key=setting.drop)
+        none = f"No cell qualifies: none keeps {setting.utility} within {limit}."
+        sentence = f"{none} The closest is {in_words(setting, closest)}."
+        return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
     least = min(recovered(cell).mean for cell in qualifying)
     tied = [cell for cell in qualifying if recovered(cell).mean <= least + SAME]
     best = min(tied, key=lambda cell: (setting.drop(cell), recovered(cell).mean))
@@ -86,7 +90,9 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         others = named([cell for cell in tied if cell is not best])
         notes.append(f"a tie: {others} recover as little; {best.label} is the most useful of them")
     notes += within_spread(best, qualifying)
-    sentence, found = said(setting, best, vanilla, limit)
+    sentence, found = said(setting, best, vanilla, limit, attacks_behind(compared))
+    if found:
+        notes += what_is_still_seen(setting, best)
     return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
 
 
@@ -96,7 +102,34 @@ def recovered(cell: Cell) -> Spread:
     return cell.recovery
 
 
-def said(setting: Setting, best: Cell, vanilla: Cell, limit: str) -> tuple[str, bool]:
+def attacks_behind(cells: Iterable[Cell]) -> list[str]:
+    """Every attack that the worst case of some cells is over."""
+    return sorted(frozenset().union(*(cell.attacks for cell in cells)))
+
+
+def is_adaptive(attack: str) -> bool:
+    """Whether an attack fits itself to its victim; all that recover text from states do."""
+    return attack.endswith("/adaptive") or attack.startswith("text/")
+
+
+def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
+    """What a sweet spot gives away all the same: the class of what came back, and what the label alone gives."""
+    lines = []
+    seen = [run.results["worst_case"].get("recognised") for run in best.runs]
+    if not best.channel and all(seen):
+        mean = sum(each["mean"] for each in seen) / len(seen)
+        lines.append(f"an independent classifier still sees the class in {100 * mean:.0f} % of what came back")
+    floor = by_attack(setting, FLOOR).vanilla
+    line = RECOGNISABLE.get(setting.recovery)
+    if line is not None and floor is not None and floor.recovery is not None and floor.recovery.mean >= line:
+        lines.append(
+            f"{FLOOR}, who knows the label alone, already reaches {NAMES[setting.recovery]} "
+            f"{floor.recovery.mean:.3f}: less than that does not mean that nothing is seen"
+        )
+    return lines
+
+
+def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Sequence[str]) -> tuple[str, bool]:
     """The sentence about the winning cell, and whether it is a sweet spot at all."""
     metric, value = NAMES[setting.recovery], recovered(best).mean
     if value >= recovered(vanilla).mean - SAME:
@@ -124,7 +157,9 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str) -> tuple[str, 
             f"within {limit}, and that is more than half of what vanilla does.",
             False,
         )
-    return f"Sweet spot: {in_words(setting, best)}.", True
+    alone = setting.by == WORST and not any(map(is_adaptive, attacks))
+    only = f" against {' and '.join(attacks)} alone (no attacker who adapts was tried)" if alone else ""
+    return f"Sweet spot{only}: {in_words(setting, best)}.", True
 
 
 def in_words(setting: Setting, cell: Cell) -> str:
@@ -133,7 +168,7 @@ def in_words(setting: Setting, cell: Cell) -> str:
     metric = NAMES[setting.recovery]
     theirs = f" (vanilla {useful(setting, vanilla)})" if vanilla else ""
     seeds = f", {cell.utility.count} seeds" if cell.utility.count > 1 else ""
-    given = f", {setting.by} {metric} {spread(recovered(cell), 3)}" if cell.recovery else ", not attacked"
+    given = f", {setting.by} {metric} {spread(recovered(cell), 3)}" if cell.recovery else f", {cell.gap}"
     if vanilla and vanilla.recovery and cell.recovery:
         given += f" (vanilla {spread(vanilla.recovery, 3)})"
     return f"{cell.label} with {setting.utility} {useful(setting, cell)}{theirs}{given}{seeds}"
@@ -165,7 +200,11 @@ def tolerance(setting: Setting, max_drop: float) -> str:
 
 def named(cells: Iterable[Cell], most: int = 8) -> str:
     """Cells by their labels, the first few of them."""
-    labels = [cell.label for cell in cells]
+    return few([cell.label for cell in cells], most)
+
+
+def few(labels: Sequence[str], most: int = 8) -> str:
+    """The first of some labels, and how many more there are."""
     return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
 
 
@@ -194,6 +233,17 @@ def unequal_attacks(setting: Setting) -> list[str]:
     if any(cell.channel for cell in setting.cells) and set(spent) - {"text/hybrid"}:
         lines.append("behind a channel only text/hybrid was run, so cells with one went through fewer attacks")
     return lines
+
+
+def stopped_attacks(setting: Setting) -> list[str]:
+    """A line where an attack was stopped on its way: what it has so far is less than it would get."""
+    stopped: dict[str, None] = {}
+    for cell in setting.cells:
+        for run in cell.runs if not cell.channel else ():
+            for key, record in sorted(run.results["attacks"].items()):
+                if record.get("stopped"):
+                    stopped[f"{key} of {cell.label}"] = None
+    return [f"stopped early, and so weaker than they are: {few(list(stopped))}"] if stopped else []
 
 
 def unequal_seeds(cells: Sequence[Cell]) -> list[str]:

@@ -43,6 +43,18 @@ def make_writable(folder: Path, out: Path) -> None:
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
 
 
+def read_json(file: Path) -> Any:
+    """What a JSON file says; a ValueError where it is none, or says NaN or infinity, which no run of ours writes."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number")
+
+    try:
+        return json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 @dataclass(frozen=True)
 class Run:
     """The folder of one run; `results.json` is written last, so a run that has it is finished."""
@@ -143,7 +155,7 @@ class Run:
     def read_failure(self) -> dict[str, Any]:
         """What a failed run left behind: its `name`, `error`, `defence` and `config`."""
         try:
-            failure: dict[str, Any] = json.loads(self.failure.read_text(encoding="utf-8"))
+            failure: dict[str, Any] = read_json(self.failure)
             if not isinstance(failure, dict) or not failure.keys() >= {"name", "error", "defence", "config"}:
                 raise ValueError("it needs name, error, defence and config")
         except (OSError, ValueError) as error:
@@ -153,7 +165,7 @@ class Run:
     def read_results(self) -> dict[str, Any]:
         """What the run found."""
         try:
-            results: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+            results: dict[str, Any] = read_json(self.results)
             if not isinstance(results, dict) or not results.keys() >= SECTIONS:
                 raise ValueError(f"it needs {', '.join(sorted(SECTIONS))}")
             if not all(isinstance(results[section], dict) for section in SECTIONS - {"name"}):

@@ -18,7 +18,7 @@ from errors import BusyError, UserError
 from evaluations.dispatch import check_attacks_fit
 from reports.cells import Setting, settings_of
 from reports.gathering import FoundRun
-from reports.sweet_spot import Verdict, sweet_spot
+from reports.sweet_spot import Verdict, few, sweet_spot
 from runs.config import TrainConfig
 from runs.folder import Run, make_writable
 from sweeps.config import SweepConfig, cells_of
@@ -198,15 +198,10 @@ def check_outcome(outcome: Outcome) -> None:
         reasons.setdefault(error, []).append(labels[name])
     if len(reasons) == 1 and len(outcome.failed) == len(outcome.cells):
         raise UserError(f"every cell failed: {next(iter(reasons))}")
-    said = "; ".join(f"{few(cells)}: {error}" for error, cells in reasons.items())
+    said = "; ".join(f"{few(cells, 4)}: {error}" for error, cells in reasons.items())
     raise CellsFailedError(
         f"{len(outcome.failed)} of {len(outcome.cells)} cells failed ({said}); the same command tries them again"
     )
-
-
-def few(labels: Sequence[str], most: int = 4) -> str:
-    """The first of some labels, and how many more there are."""
-    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
 
 
 def verdict_of(outcome: Outcome, config: SweepConfig) -> Verdict | None:

@@ -153,6 +153,39 @@ def test_a_map_is_walked_with_arrow_keys(page: Page) -> None:
 
 
 @in_browser
+def test_a_plot_is_one_stop_of_the_tab_key_and_is_walked_with_arrow_keys(page: Page) -> None:
+    points = page.locator("#s0 svg.plot .point")
+    assert points.count() > 3
+    assert page.locator("#s0 svg.plot .point[tabindex='0']").count() == 1
+    page.locator("#s0 .point.none").focus()
+    page.keyboard.press("ArrowDown")  # what is less recovered
+    page.keyboard.press("Enter")
+    assert shown(page).startswith("MixCon(")
+
+
+@in_browser
+def test_a_row_is_reached_by_the_keyboard_and_chooses_its_cell(page: Page) -> None:
+    page.locator("#s0 tr[data-cell] a", has_text="MixCon(0.1, 0.01)").first.focus()
+    page.keyboard.press("Enter")
+    assert shown(page) == "MixCon(0.1, 0.01)"
+
+
+@in_browser
+def test_the_tip_of_a_failed_cell_stays_on_the_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.emulate_media(reduced_motion="reduce")
+    failed = page.locator("#s0 svg.heat .square:not([data-cell])").first
+    failed.scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it hides tips
+    failed.hover()
+    tip = page.locator("#tip")
+    assert "failed: out of memory" in tip.inner_text()
+    box = tip.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= 400
+
+
+@in_browser
 def test_pointing_at_a_cell_says_its_figures_and_shows_its_picture(page: Page) -> None:
     page.locator("#s0 .point.none").hover()
     tip = page.locator("#tip")

@@ -40,13 +40,8 @@
 
   function point(mark, x, y) {
     tip.textContent = mark.getAttribute("aria-label") || "";
-    const picture = document.querySelector("#" + mark.dataset.cell + " .montage img");
-    if (picture) {
-      const small = new Image();
-      small.src = picture.src;
-      small.alt = "";
-      tip.append(small);
-    }
+    const picture = mark.dataset.cell && document.querySelector("#" + mark.dataset.cell + " .montage");
+    if (picture) tip.append(picture.cloneNode(true));
     tip.hidden = false;
     const box = tip.getBoundingClientRect();
     const left = x + 16 + box.width > innerWidth ? x - box.width - 16 : x + 16;
@@ -62,16 +57,16 @@
   for (const [id, list] of marks) {
     for (const mark of list) {
       const row = mark.tagName === "TR";
-      mark.addEventListener("click", () => show(mark));
+      mark.addEventListener("click", (event) => { event.preventDefault(); show(mark); });
       mark.addEventListener("pointerenter", (event) => {
         hover(id, true);
         if (!row && event.pointerType === "mouse") point(mark, event.clientX, event.clientY);
       });
       mark.addEventListener("pointerleave", () => { hover(id, false); tip.hidden = true; });
+      if (row) continue;  // its first cell is a link
       mark.addEventListener("keydown", (event) => {
         if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(mark); }
       });
-      if (row) { mark.tabIndex = 0; continue; }
       mark.setAttribute("aria-pressed", "false");
       mark.addEventListener("focus", () => {
         hover(id, true);
@@ -83,38 +78,38 @@
     }
   }
   for (const square of all(".square:not([data-cell])")) {
-    square.addEventListener("pointerenter", (event) => {
-      tip.textContent = square.getAttribute("aria-label");
-      tip.hidden = false;
-      tip.style.left = Math.min(event.clientX + 16, innerWidth - 330) + "px";
-      tip.style.top = event.clientY + 16 + "px";
-    });
+    square.addEventListener("pointerenter", (event) => point(square, event.clientX, event.clientY));
     square.addEventListener("pointerleave", () => { tip.hidden = true; });
   }
   addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-  // one stop of the Tab key a map; arrows go on from there
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  for (const map of all("svg.heat")) {
-    const squares = all(".square[data-cell]", map);
-    squares.forEach((square, index) => square.setAttribute("tabindex", index ? "-1" : "0"));
-    map.addEventListener("keydown", (event) => {
+  // one stop of the Tab key a map or plot; arrows go on from there, to what lies nearest in their direction
+  const steps = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+  const middle = (mark) => {
+    const box = (mark.querySelector("rect, .target") || mark).getBoundingClientRect();
+    return [box.left + box.width / 2, box.top + box.height / 2];
+  };
+  for (const chart of all("svg.heat, svg.plot")) {
+    const stops = all("[data-cell]", chart);
+    stops.forEach((stop, index) => stop.setAttribute("tabindex", index ? "-1" : "0"));
+    chart.addEventListener("keydown", (event) => {
       const step = steps[event.key];
-      const here = event.target.closest(".square[data-cell]");
+      const here = event.target.closest("[data-cell]");
       if (!step || !here) return;
       event.preventDefault();
-      const at = (square) => [Number(square.dataset.row), Number(square.dataset.column)];
-      const [row, column] = at(here);
-      const ahead = squares
-        .map((square) => ({ square, along: (at(square)[0] - row) * step[0] + (at(square)[1] - column) * step[1],
-          aside: Math.abs((at(square)[0] - row) * step[1]) + Math.abs((at(square)[1] - column) * step[0]) }))
-        .filter((each) => each.along > 0)
-        .sort((a, b) => a.aside - b.aside || a.along - b.along);
+      const [x, y] = middle(here);
+      const ahead = stops
+        .map((stop) => {
+          const [dx, dy] = [middle(stop)[0] - x, middle(stop)[1] - y];
+          return { stop, along: dx * step[0] + dy * step[1], aside: Math.abs(dx * step[1]) + Math.abs(dy * step[0]) };
+        })
+        .filter((each) => each.along > 0.5)
+        .sort((a, b) => a.along + 3 * a.aside - (b.along + 3 * b.aside));
       if (!ahead.length) return;
       here.setAttribute("tabindex", "-1");
-      ahead[0].square.setAttribute("tabindex", "0");
-      ahead[0].square.focus();
+      ahead[0].stop.setAttribute("tabindex", "0");
+      ahead[0].stop.focus();
     });
   }
 
@@ -149,7 +144,7 @@
   addEventListener("beforeprint", () => { for (const facts of all("details.facts")) facts.open = true; });
   for (const hint of all(".hint")) hint.hidden = false;
   for (const section of all(".setting[data-selected]")) choose(section.dataset.selected, { remember: false });
-  const asked = () => choose(decodeURIComponent(location.hash.slice(1)), { remember: false });
+  const asked = () => choose(location.hash.slice(1), { remember: false });
   addEventListener("hashchange", asked);
   if (/^#s\d+c\d+$/.test(location.hash)) asked();
 })();

@@ -21,7 +21,7 @@ def found_run(
     accuracy: float,
     ssim: float | None,
     seed: int = 0,
-    attacks: Sequence[str] = ("whitebox/a",),
+    attacks: Sequence[str] = ("whitebox/adaptive",),
 ) -> FoundRun:
     """A run on images with one (λ, β), and the same recovery by each attack."""
     name = "none" if lam == 0 else "mixcon"

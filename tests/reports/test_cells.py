@@ -29,11 +29,31 @@ def test_a_cell_of_which_one_seed_was_not_attacked_has_no_recovery() -> None:
 
 
 def test_recovery_by_one_attack_instead_of_the_worst_case() -> None:
-    run = found_run(1, 1e-2, 0.9, 0.2, attacks=("whitebox/a", "decoder/a"))
-    run.results["attacks"]["decoder/a"]["ssim"]["mean"] = 0.7
+    run = found_run(1, 1e-2, 0.9, 0.2, attacks=("whitebox/adaptive", "decoder/adaptive"))
+    run.results["attacks"]["decoder/adaptive"]["ssim"]["mean"] = 0.7
     (setting,) = settings_of([run])
-    assert attacks_of(setting) == ["decoder/a", "whitebox/a"]
-    recovery = by_attack(setting, "decoder/a").cells[0].recovery
+    assert attacks_of(setting) == ["decoder/adaptive", "whitebox/adaptive"]
+    recovery = by_attack(setting, "decoder/adaptive").cells[0].recovery
     assert recovery is not None
     assert recovery.mean == 0.7
     assert by_attack(setting, "whitebox/b").cells[0].recovery is None
+
+
+def test_settings_of_one_title_are_told_apart_by_what_differs() -> None:
+    one, other = (found_run(1, 1e-2, 0.98, 0.2) for _ in range(2))
+    one.results["config"]["momentum"], other.results["config"]["momentum"] = 0.0, 0.9
+    titles = [setting.title for setting in settings_of([one, other])]
+    assert titles == ["digits, lenet cut after conv2, momentum 0.0", "digits, lenet cut after conv2, momentum 0.9"]
+
+
+def test_runs_without_a_metric_that_others_have_keep_their_own() -> None:
+    (setting,) = settings_of([found_run(0, 0, 0.99, 0.9)], "psim")
+    assert setting.recovery == "ssim"
+    assert setting.cells[0].recovery is not None
+
+
+def test_a_cell_says_why_it_has_no_recovery() -> None:
+    (setting,) = settings_of([found_run(1, 1e-2, 0.9, 0.2, seed=0), found_run(1, 1e-2, 0.9, None, seed=1)])
+    assert setting.cells[0].gap == "its seeds were not attacked alike"
+    (setting,) = settings_of([found_run(1, 1e-2, 0.9, None)])
+    assert setting.cells[0].gap == "not attacked"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,44 @@ def test_a_run_that_was_lost_in_an_attack_counts_as_failed_too(tmp_path: Path) -
     run.write_failure(failure)
     found = gather([tmp_path])
     assert (len(found.runs), found.failed) == (1, [failure])
+
+
+ODD: dict[str, tuple[tuple[str, ...], Any]] = {
+    "utility.accuracy": (("utility", "accuracy"), None),
+    "data.shape": (("data", "shape"), ["a"]),
+    "worst_case.ssim": (("worst_case", "ssim"), {}),
+    "worst_case.attacks": (("worst_case", "attacks"), 3),
+    "attacks.whitebox/adaptive.ssim": (("attacks", "whitebox/adaptive", "ssim", "std"), None),
+    "attacks.whitebox/adaptive.seconds": (("attacks", "whitebox/adaptive", "seconds"), "long"),
+    "attacks.whitebox/adaptive.inputs": (("attacks", "whitebox/adaptive", "inputs"), [[0]]),
+    "attacks.whitebox/adaptive.scores": (("attacks", "whitebox/adaptive", "scores"), {"ssim": 1}),
+    "attacks.whitebox/adaptive.recovered": (("attacks", "whitebox/adaptive", "recovered"), ["text"]),
+    "attacks.whitebox/adaptive.channels.fp16": (("attacks", "whitebox/adaptive", "channels"), {"fp16": {}}),
+    "attacks.whitebox/adaptive of this version": (("attacks", "whitebox/adaptive"), []),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_a_run_with_one_odd_value_is_named_and_skipped(what: str, tmp_path: Path) -> None:
+    put(tmp_path / "good", lam=2.0)
+    odd = put(tmp_path / "odd")
+    results = json.loads(odd.results.read_text())
+    (*path, last), value = ODD[what]
+    section = results
+    for name in path:
+        section = section[name]
+    section[last] = value
+    odd.write_results(results)
+    found = gather([tmp_path])
+    assert [run.name for run in found.runs] == ["good"]
+    assert found.skipped == [f"{odd.results} cannot be read (no {what} in it)"]
+
+
+@pytest.mark.parametrize("text", ['{"name": NaN}', "[" * 100_000, "\udcff", '{"name": 1'])
+def test_what_is_no_json_of_ours_is_skipped(text: str, tmp_path: Path) -> None:
+    put(tmp_path / "good", lam=2.0)
+    odd = put(tmp_path / "odd")
+    odd.results.write_bytes(text.encode("utf-8", "surrogateescape"))
+    found = gather([tmp_path])
+    assert [run.name for run in found.runs] == ["good"]
+    assert f"{odd.results} cannot be read" in found.skipped[0]

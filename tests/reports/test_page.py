@@ -47,7 +47,7 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.inside not in ("script", "style"):
-            self.text += data
+            self.text += data.replace("\u00a0", " ")
 
     def of(self, tag: str, kind: str = "") -> list[dict[str, str]]:
         return [attrs for name, attrs in self.found if name == tag and kind in [*attrs.get("class", "").split(), ""]]
@@ -258,3 +258,45 @@ def test_what_one_attack_alone_would_say_is_beside_the_verdict(tmp_path: Path) -
     page = write_report([tmp_path], tmp_path / "report.html").page.read_text(encoding="utf-8")
     assert "And if there were one attack only" in page
     assert re.search(r"<dt>whitebox/paper</dt><dd>Sweet spot: [^<]*, whitebox/paper SSIM 0\.", page)
+
+
+def test_a_cell_that_was_spared_attacks_has_no_worst_case_on_the_map_and_is_hollow_in_the_plot(tmp_path: Path) -> None:
+    image_grid(tmp_path, (1,), (1e-2,))
+    image_run(tmp_path, defence_of("mixcon", 10, 1e-2), attacks=("prototype", "whitebox/paper"))
+    _, page = page_of(tmp_path)
+    spared = [attrs["aria-label"] for attrs in page.of("g", "square") if "MixCon(10, 0.01)" in attrs["aria-label"]]
+    assert any(label.startswith("Worst-case SSIM: not by every attack") for label in spared)
+    assert any(re.match(r"SSIM of whitebox/paper: 0\.\d", label) for label in spared)
+    hollow = page.of("g", "spared")
+    assert len(hollow) == 1
+    assert "MixCon(10, 0.01)" in hollow[0]["aria-label"]
+    assert "hollow points went through fewer attacks" in page.text
+
+
+def test_an_attack_that_was_stopped_says_so(tmp_path: Path) -> None:
+    made = image_run(tmp_path, defence_of("none", 0, 0))
+    results = json.loads((made / "results.json").read_text())
+    results["attacks"]["whitebox/paper"]["stopped"] = True
+    (made / "results.json").write_text(json.dumps(results))
+    assert "whitebox/paper (stopped)" in page_of(tmp_path)[1].text
+
+
+def test_without_runs_there_are_no_tables_and_two_pages_keep_theirs_apart(tmp_path: Path) -> None:
+    (tmp_path / "batches").mkdir()
+    gradient_file(tmp_path / "batches" / "one.json")
+    report = write_report([tmp_path / "batches"], tmp_path / "report.html")
+    assert not report.csv.exists()
+    assert "results.csv" not in report.page.read_text()
+    image_run(tmp_path / "runs", defence_of("none", 0, 0))
+    for name, tables in (("report", "results"), ("other", "other")):
+        write_report([tmp_path / "runs"], tmp_path / f"{name}.html")
+        assert (tmp_path / f"{tables}.csv").is_file()
+        assert (tmp_path / f"{tables}.md").is_file()
+
+
+def test_colours_do_not_make_a_difference_where_there_is_none(tmp_path: Path) -> None:
+    image_grid(tmp_path, (1,), (1e-2,))
+    text = page_of(tmp_path)[0].page.read_text(encoding="utf-8")
+    worst = text[text.index('aria-label="Worst-case SSIM over') :]
+    assert ">0.000</text>" in worst[: worst.index("</svg>")]
+    assert ">1.000</text>" in worst[: worst.index("</svg>")]

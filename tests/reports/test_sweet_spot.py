@@ -37,7 +37,8 @@ def test_no_cell_qualifies_is_said_with_the_closest_one() -> None:
     grid = setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.9, 0.2), (10, 1e-2): (0.5, 0.1)})
     verdict = sweet_spot(grid)
     assert not verdict.found
-    assert verdict.cell is None
+    assert verdict.cell is not None
+    assert verdict.cell.label == "MixCon(1, 0.01)"
     assert verdict.sentence.startswith("No cell qualifies: none keeps accuracy within 1 percentage point of vanilla's.")
     assert "The closest is MixCon(1, 0.01) with accuracy 90.00 %" in verdict.sentence
 
@@ -70,9 +71,9 @@ def test_without_vanilla_or_attacks_there_is_no_answer() -> None:
 
 def test_a_cell_that_was_spared_an_attack_is_left_out() -> None:
     runs = [
-        found_run(0, 0, 0.99, 0.9, attacks=("whitebox/a", "decoder/a")),
-        found_run(1, 1e-2, 0.985, 0.25, attacks=("whitebox/a", "decoder/a")),
-        found_run(2, 1e-2, 0.985, 0.1, attacks=("whitebox/a",)),
+        found_run(0, 0, 0.99, 0.9, attacks=("whitebox/adaptive", "decoder/adaptive")),
+        found_run(1, 1e-2, 0.985, 0.25, attacks=("whitebox/adaptive", "decoder/adaptive")),
+        found_run(2, 1e-2, 0.985, 0.1, attacks=("whitebox/adaptive",)),
         found_run(3, 1e-2, 0.985, None),
     ]
     verdict = sweet_spot(settings_of(runs)[0])
@@ -80,6 +81,32 @@ def test_a_cell_that_was_spared_an_attack_is_left_out() -> None:
     assert verdict.cell.label == "MixCon(1, 0.01)"
     assert "left out, for they did not go through every attack: MixCon(2, 0.01)" in verdict.notes
     assert "not attacked, or not every seed by the same attacks: MixCon(3, 0.01)" in verdict.notes
+
+
+def test_a_sweet_spot_says_against_what_and_what_is_seen_all_the_same() -> None:
+    recipe = [found_run(lam, 1e-2, 0.99, ssim, attacks=("whitebox/paper",)) for lam, ssim in ((0, 0.9), (1, 0.1))]
+    verdict = sweet_spot(settings_of(recipe)[0])
+    assert verdict.found
+    assert verdict.sentence.startswith("Sweet spot against whitebox/paper alone (no attacker who adapts was tried):")
+
+    both = ("whitebox/paper", "whitebox/adaptive", "prototype")
+    runs = [found_run(lam, 1e-2, 0.99, ssim, attacks=both) for lam, ssim in ((0, 0.9), (1, 0.1))]
+    runs[0].results["attacks"]["prototype"]["ssim"]["mean"] = 0.5
+    runs[1].results["worst_case"]["recognised"] = {"mean": 0.96, "std": 0.2, "worst": 1.0}
+    verdict = sweet_spot(settings_of(runs)[0])
+    assert verdict.sentence.startswith("Sweet spot: MixCon(1, 0.01)")
+    assert verdict.notes[0] == "worst case over whitebox/adaptive, whitebox/paper"
+    assert "an independent classifier still sees the class in 96 % of what came back" in verdict.notes
+    assert any(
+        note.startswith("prototype, who knows the label alone, already reaches SSIM 0.5") for note in verdict.notes
+    )
+
+
+def test_an_attack_that_was_stopped_is_named() -> None:
+    vanilla, defended = found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.99, 0.1)
+    defended.results["attacks"]["whitebox/adaptive"]["stopped"] = True
+    notes = sweet_spot(settings_of([vanilla, defended])[0]).notes
+    assert "stopped early, and so weaker than they are: whitebox/adaptive of MixCon(1, 0.01)" in notes
 
 
 def test_seeds_are_one_cell_with_mean_and_spread() -> None:
@@ -104,9 +131,9 @@ def test_a_difference_that_seeds_explain_is_no_sweet_spot() -> None:
 
 def test_unequal_budgets_are_said() -> None:
     cheap, dear = found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.985, 0.1)
-    dear.results["attacks"]["whitebox/a"]["settings"] = {"budget": "thorough"}
+    dear.results["attacks"]["whitebox/adaptive"]["settings"] = {"budget": "thorough"}
     notes = sweet_spot(settings_of([cheap, dear])[0]).notes
-    said = "whitebox/a was not the same for all runs (budget fast, 2 inputs / budget thorough, 2 inputs)"
+    said = "whitebox/adaptive was not the same for all runs (budget fast, 2 inputs / budget thorough, 2 inputs)"
     assert any(said in note for note in notes)
 
 
@@ -136,7 +163,10 @@ def test_a_cell_and_vanilla_of_other_seeds_are_said_to_be_so() -> None:
 
 
 def test_seeds_that_went_through_other_attacks_make_no_mean() -> None:
-    runs = [found_run(0, 0, 0.99, 0.9, seed=0, attacks=("whitebox/a", "decoder/a")), found_run(0, 0, 0.99, 0.2, seed=1)]
+    runs = [
+        found_run(0, 0, 0.99, 0.9, seed=0, attacks=("whitebox/adaptive", "decoder/adaptive")),
+        found_run(0, 0, 0.99, 0.2, seed=1),
+    ]
     (grid,) = settings_of(runs)
     assert grid.cells[0].recovery is None
 
