@@ -17,7 +17,7 @@ from runs.command_line import add_config_file, add_dataclass, add_trainer, parse
 from runs.config import TrainConfig
 from sweeps.config import SweepConfig
 from sweeps.plan import planned
-from sweeps.sweep import check_outcome, show_plan, sweep, verdict_of
+from sweeps.sweep import check_common, check_outcome, show_plan, sweep, verdict_of
 from train import train
 
 GRID = ("lam", "beta", "seed")  # what a sweep takes several of
@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         grid, common = parse_fields(sweep_parser(), argv, [SweepConfig, TrainConfig])
         config = SweepConfig(**grid)
         if config.dry_run:
+            check_common(config, TrainConfig(**common))
             show_plan(planned(config.grid(common)), config, bool(common["force"]))
             return
         outcome = sweep(config, common, train)

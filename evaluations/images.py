@@ -31,6 +31,7 @@ from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
 
+PICTURE = "recovered.png"
 GALLERY = 1000  # test inputs among which the true one is searched
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 
@@ -48,7 +49,9 @@ def evaluate_images(
     """
     results = read_attackable(run)
     seed, samples, attacks = asked_of(run, results, config)
-    if all(finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks):
+    if is_drawn(run, results) and all(
+        finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks
+    ):
         return results
     device = pick_device(config.device)
     reproducible()
@@ -83,11 +86,19 @@ def evaluate_images(
     return results
 
 
+def is_drawn(run: Run, results: dict[str, Any]) -> bool:
+    """Whether what was recovered has its pictures: a run may have been killed just before they were made."""
+    kept = any(run.recovered(key).is_file() for key in results["attacks"])
+    if not kept or len(results["data"]["shape"]) != 3:
+        return True
+    return run.originals.is_file() and (run.folder / PICTURE).is_file()
+
+
 def images_attacked(run: Run, config: AttackConfig) -> bool:
     """Whether a run has already been through everything that is asked for; a score may still be missing."""
     results = read_attackable(run)
     _, samples, attacks = asked_of(run, results, config)
-    return all(finished(results, attack, samples) for attack in attacks)
+    return is_drawn(run, results) and all(finished(results, attack, samples) for attack in attacks)
 
 
 def asked_of(run: Run, results: dict[str, Any], config: AttackConfig) -> tuple[int, int, list[Attack]]:
@@ -218,4 +229,4 @@ def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> Non
     original = scaled(datamodule.test[0][torch.tensor(inputs)])
     with replacing(run.originals) as temporary, temporary.open("wb") as file:  # reports have no dataset
         np.savez_compressed(file, x=original.numpy(), inputs=np.array(inputs))
-    gallery_figure(original, shown, best.argsort(descending=True), run.folder / "recovered.png")
+    gallery_figure(original, shown, best.argsort(descending=True), run.folder / PICTURE)

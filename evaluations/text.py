@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         dataset: where the run's text lies here, if not where it was.
     """
     results, asked = asked_of(run, config)
-    if all(finished(results, policy, settings, config) for policy, settings in asked):
+    if all_done(run, results, asked, config):
         return results
     device = pick_device(config.device)
     reproducible()
@@ -136,14 +137,28 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
                 record = through(case, Channel.named(name), settings["seed"])
                 results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
                 enter(run, results)
-        observations_figure(results["attacks"][f"text/{policy}"]["observed"], run.folder / f"text-{policy}.png")
+        observations_figure(results["attacks"][f"text/{policy}"]["observed"], figure_of(run, policy))
     return results
 
 
 def text_attacked(run: Run, config: AttackConfig) -> bool:
     """Whether a run has already been through everything that is asked for."""
     results, asked = asked_of(run, config)
-    return all(finished(results, policy, settings, config) for policy, settings in asked)
+    return all_done(run, results, asked, config)
+
+
+def all_done(
+    run: Run, results: dict[str, Any], asked: Sequence[tuple[str, dict[str, Any]]], config: AttackConfig
+) -> bool:
+    """Whether every policy that is asked for is finished, and drawn: a run may have been killed in between."""
+    return all(
+        finished(results, policy, settings, config) and figure_of(run, policy).is_file() for policy, settings in asked
+    )
+
+
+def figure_of(run: Run, policy: str) -> Path:
+    """Where the figure of a policy lies."""
+    return run.folder / f"text-{policy}.png"
 
 
 def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:

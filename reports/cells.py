@@ -226,7 +226,9 @@ def measurements(run: FoundRun, utility: str, metric: str) -> Iterable[tuple[str
     results = run.results
     worst = results["worst_case"]
     whole = worst[metric]["mean"] if metric in worst else None
-    yield "", results["utility"][utility], whole, frozenset(worst.get("attacks", []))
+    # an attack that was stopped on its way counts in the worst case, and not as one that was gone through
+    through = frozenset(key for key in worst.get("attacks", []) if not results["attacks"][key].get("stopped"))
+    yield "", results["utility"][utility], whole, through
     hybrid = results["attacks"].get("text/hybrid", {})
     for channel, behind in hybrid.get("channels", {}).items():
         recovered = behind[metric]["mean"] if metric in behind else None

@@ -226,8 +226,8 @@ class Scale:
     def ticks(self, most: int = 6) -> list[float]:
         """Round numbers between the two ends."""
         if self.kind == "error":
-            for fine in ((1, 2, 5), range(1, 10)):
-                missing = [m * 10.0**e for e in range(-5, 0) for m in fine] + [1.0]
+            for digits in ([1, 2, 5], list(range(1, 10))):
+                missing = [m * 10.0**e for e in range(-5, 0) for m in digits] + [1.0]
                 there = sorted(1 - each for each in missing if self.low <= 1 - each <= self.high)
                 if len(there) >= FEWEST:
                     break

@@ -172,6 +172,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def read_whole(run: Run) -> dict[str, Any]:
+    """The results of a finished run, with all that is needed of them; a UserError names what is missing."""
+    results = run.read_results()
+    if missing := what_is_missing(results):
+        raise UserError(f"{run.results} cannot be read (no {missing} in it)")
+    return results
+
+
 def take(path: Path, found: Gathered) -> None:
     """Add what lies at one path."""
     try:
@@ -184,9 +192,7 @@ def take(path: Path, found: Gathered) -> None:
         if run.failure.is_file():  # trained, perhaps, and lost in an attack
             found.failed.append(run.read_failure())
         if run.finished:
-            results = run.read_results()
-            if missing := what_is_missing(results):
-                raise UserError(f"{run.results} cannot be read (no {missing} in it)")
+            results = read_whole(run)
             twin = next((each for each in found.runs if each.results["name"] == results["name"]), None)
             if twin is not None:  # it would pass for another seed
                 raise UserError(f"{path} holds the same run as {twin.folder}, which is taken")

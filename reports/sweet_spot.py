@@ -62,7 +62,7 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         return Verdict("No cell was attacked yet, so there is no sweet spot: evaluate.py attacks runs.", False)
     compared, left_out = equally_attacked(attacked)
     if setting.by == WORST:
-        notes.append(f"worst case over {', '.join(attacks_behind(compared))}")
+        notes += [f"worst case over {', '.join(sorted(attacks_behind(compared)))}", *more_attacks(compared)]
     if left_out:
         notes.append(f"left out, for they did not go through every attack: {named(left_out)}")
     if not_attacked := [cell for cell in setting.cells if cell.recovery is None]:
@@ -85,12 +85,13 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
     least = min(recovered(cell).mean for cell in qualifying)
     tied = [cell for cell in qualifying if recovered(cell).mean <= least + SAME]
-    best = min(tied, key=lambda cell: (setting.drop(cell), recovered(cell).mean))
+    words = {id(cell): said(setting, cell, vanilla, limit, attacks_behind(compared)) for cell in tied}
+    best = min(tied, key=lambda cell: (not words[id(cell)][1], setting.drop(cell), recovered(cell).mean))
     if len(tied) > 1:
         others = named([cell for cell in tied if cell is not best])
         notes.append(f"a tie: {others} recover as little; {best.label} is the most useful of them")
     notes += within_spread(best, qualifying)
-    sentence, found = said(setting, best, vanilla, limit, attacks_behind(compared))
+    sentence, found = words[id(best)]
     if found:
         notes += what_is_still_seen(setting, best)
     return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
@@ -102,9 +103,17 @@ def recovered(cell: Cell) -> Spread:
     return cell.recovery
 
 
-def attacks_behind(cells: Iterable[Cell]) -> list[str]:
-    """Every attack that the worst case of some cells is over."""
-    return sorted(frozenset().union(*(cell.attacks for cell in cells)))
+def attacks_behind(cells: Sequence[Cell]) -> frozenset[str]:
+    """The attacks that all of some cells went through; behind a channel there is hybrid alone, which is not counted."""
+    exact = [cell.attacks for cell in cells if not cell.channel]
+    return frozenset.intersection(*exact) if exact else frozenset()
+
+
+def more_attacks(cells: Sequence[Cell]) -> list[str]:
+    """A line where some cells went through attacks that not all did."""
+    asked = attacks_behind(cells)
+    more = [f"{cell.label} ({', '.join(sorted(cell.attacks - asked))})" for cell in cells if cell.attacks - asked]
+    return [f"went through more than the others, which counts against them: {few(more)}"] if more else []
 
 
 def is_adaptive(attack: str) -> bool:
@@ -129,7 +138,7 @@ def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
     return lines
 
 
-def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Sequence[str]) -> tuple[str, bool]:
+def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Iterable[str]) -> tuple[str, bool]:
     """The sentence about the winning cell, and whether it is a sweet spot at all."""
     metric, value = NAMES[setting.recovery], recovered(best).mean
     if value >= recovered(vanilla).mean - SAME:
@@ -138,7 +147,7 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Seque
             f"vanilla ({metric} {recovered(vanilla).mean:.3f}). The least is {in_words(setting, best)}.",
             False,
         )
-    if best.utility.count > 1 and seeds_explain(best, vanilla):
+    if max(best.utility.count, vanilla.utility.count) > 1 and seeds_explain(best, vanilla):
         return (
             f"No sweet spot that seeds can tell: {in_words(setting, best)} gives away least among the cells that keep "
             f"{setting.utility} within {limit}, by less than one standard deviation over seeds.",
@@ -158,7 +167,7 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Seque
             False,
         )
     alone = setting.by == WORST and not any(map(is_adaptive, attacks))
-    only = f" against {' and '.join(attacks)} alone (no attacker who adapts was tried)" if alone else ""
+    only = f" against {' and '.join(sorted(attacks))} alone (no attacker who adapts was tried)" if alone else ""
     return f"Sweet spot{only}: {in_words(setting, best)}.", True
 
 
@@ -209,13 +218,17 @@ def few(labels: Sequence[str], most: int = 8) -> str:
 
 
 def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """The cells that went through every attack that any exact cell went through, and the others.
+    """The cells that went through every attack that is asked of them, and the others.
 
-    A cell that was spared an attack is not safer for it. Behind a channel only hybrid is ever run, so channels are
-    compared by it.
+    A cell that was spared an attack is not safer for it. Asked of all is what vanilla went through and any defended
+    cell too; a cell that went through more is compared by all of it, which can only count against it. Behind a channel
+    only hybrid is ever run, so channels are compared by it.
     """
-    every = frozenset().union(*(cell.attacks for cell in cells if not cell.channel))
-    whole = [cell for cell in cells if cell.attacks >= every or (cell.channel and cell.attacks)]
+    exact = [cell for cell in cells if not cell.channel]
+    vanilla = [cell.attacks for cell in exact if cell.is_vanilla]
+    defended = frozenset().union(*(cell.attacks for cell in exact if not cell.is_vanilla))
+    asked = vanilla[0] & defended if vanilla and defended else frozenset().union(*vanilla, defended)
+    whole = [cell for cell in cells if cell.attacks >= asked or (cell.channel and cell.attacks)]
     return whole, [cell for cell in cells if cell not in whole]
 
 

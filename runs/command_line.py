@@ -194,7 +194,9 @@ def disk_trouble(error: OSError) -> str:
 def one_line(error: BaseException) -> str:
     """The error's message without its line breaks, and a parser's complaint in the words of the command line."""
     message = " ".join(str(error).split())
-    wrong_type = re.fullmatch(r'Parser key "([\w.]+)": Expected an? <class \'(\w+)\'>\. Got value: (.*)', message)
+    wrong_type = re.fullmatch(
+        r'Parser key "([\w.]+)"(?: element \d+)?: Expected an? <class \'(\w+)\'>\. Got value: (.*)', message
+    )
     if wrong_type:
         key, kind, value = wrong_type.groups()
         return f"--{key.replace('_', '-')} must be {KINDS.get(kind, kind)}; got {value}"

@@ -94,6 +94,20 @@ def not_identity(default: Any) -> Any:
     return field(default=default, metadata={"identity": False})
 
 
+def check_types(config: Any) -> None:
+    """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(config, name)
+        if hint is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+            setattr(config, name, value)
+        allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
+        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+            raise UserError(
+                f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
+            )
+
+
 @dataclass
 class AttackConfig:
     """How a run is attacked.
@@ -130,21 +144,8 @@ class AttackConfig:
     device: str = not_identity("auto")
 
     def __post_init__(self) -> None:
-        self.check_types()
+        check_types(self)
         self.check_attacks()
-
-    def check_types(self) -> None:
-        """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
-        for name, hint in typing.get_type_hints(type(self)).items():
-            flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(self, name)
-            if hint is float and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
-                setattr(self, name, value)
-            allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
-            if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-                raise UserError(
-                    f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
-                )
 
     def check_attacks(self) -> None:
         """Refuse attacks that there are not, and numbers that cannot be meant."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from errors import UserError
 from reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
-from runs.config import TrainConfig
+from runs.config import TrainConfig, check_types
 
 
 @dataclass
@@ -44,6 +44,7 @@ class SweepConfig:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         for flag, values in (("lambda", self.lam), ("beta", self.beta), ("seed", self.seed)):
             check_values(flag, values)
         check_max_drop(self.max_drop)

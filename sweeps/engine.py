@@ -96,19 +96,52 @@ def is_connected() -> bool:
 
 
 def probe(address: str) -> None:
-    """Refuse at once an address where nothing listens: Ray itself would try for minutes."""
-    if address in ("local", "auto"):
+    """Refuse at once an address where no Ray listens: Ray itself would try for minutes."""
+    if address == "local":
         return
+    said = f"--address {address}"
+    if address == "auto":
+        address = known_address()
+        if not address:
+            raise UserError("--address auto finds no Ray cluster on this machine; `ray start --head` begins one")
+        said += f" ({address})"
     host, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal() and "/" not in host):  # Ray's client, ray://, cannot hear our cells
         raise UserError(f"--address must be auto or host:port; got {address}")
     try:
-        socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS) as connection:
+            is_ray = os.environ.get("RAY_USE_TLS") == "1" or speaks_http2(connection)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
-        raise UserError(
-            f"no Ray cluster answers at --address {address} ({reason}); `ray start --head` begins one"
-        ) from error
+        raise UserError(f"no Ray cluster answers at {said} ({reason}); `ray start --head` begins one") from error
+    if not is_ray:
+        raise UserError(f"what answers at {said} is no Ray cluster; `ray start --head` says its address")
+
+
+def known_address() -> str:
+    """What `auto` stands for: RAY_ADDRESS, or the cluster that was begun or joined last; empty where there is none."""
+    if named := os.environ.get("RAY_ADDRESS", ""):
+        return named
+    try:
+        return (Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def speaks_http2(connection: socket.socket) -> bool:
+    """Whether who answers speaks HTTP/2, as Ray does (it is gRPC): its first frame must be its settings."""
+    empty_settings = bytes(3) + b"\x04" + bytes(5)  # no payload; of type 4
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + empty_settings)
+    frame = b""
+    while len(frame) < len(empty_settings):
+        try:
+            received = connection.recv(len(empty_settings) - len(frame))
+        except TimeoutError:
+            return False
+        if not received:
+            return False
+        frame += received
+    return frame[3] == 4
 
 
 def resources(config: SweepConfig, on_cpu: bool) -> dict[str, float]:

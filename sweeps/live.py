@@ -87,9 +87,9 @@ class SweepTable:
         row = self.rows[name]
         if row.state in ("done", "failed", "elsewhere"):
             return
+        row.seconds = time.monotonic() - row.began if row.state == "running" else 0.0
         outcome = self.ended_with(row.cell, outcome)
         row.state = {"done": "done", "busy": "elsewhere"}.get(outcome, "failed")
-        row.seconds = time.monotonic() - row.began
         row.figures = figures_of(row.cell) if outcome == "done" else outcome if row.state == "failed" else ""
         if not self.console.is_terminal:
             self.console.print(self.line(row), highlight=False, soft_wrap=True, markup=False)

@@ -14,6 +14,7 @@ from datamodules import load
 from datamodules.text import load_text
 from errors import UserError
 from evaluations.dispatch import attacked_already
+from reports.gathering import read_whole
 from reports.tables import describe_defence
 from runs.config import FLAG_NAMES, TrainConfig
 from runs.folder import Run
@@ -50,6 +51,7 @@ class SweepCell:
     def state(self) -> State:
         """How far it is."""
         if self.run.finished:
+            read_whole(self.run)  # what no report could show is not done
             return State.DONE if attacked_already(self.run, self.config) else State.TRAINED
         if self.run.failure.is_file():
             return State.FAILED
@@ -65,18 +67,31 @@ def planned(configs: Sequence[TrainConfig]) -> list[SweepCell]:
     """The cells of a grid with their folders, on the data that are really there, found out once for all of them."""
     cells = []
     for config in configs:
-        name, source = data_of(config.dataset, str(config.root), config.is_language)
+        name, source, _ = data_of(config)
         # a fallback is decided here and not once more on every machine of a cluster
         resolved = dataclasses.replace(config, dataset=name if config.dataset is None else config.dataset)
         cells.append(SweepCell(resolved, Run(Path(config.out) / config.run_name(name, source))))
     return cells
 
 
+def data_of(config: TrainConfig) -> tuple[str, str, str]:
+    """The name and the source of a config's data, which are in the names of its runs, and what kind they are of."""
+    return looked_up(config.dataset, str(config.root), config.is_language)
+
+
 @functools.cache
-def data_of(dataset: str | None, root: str, is_language: bool) -> tuple[str, str]:
-    """The name and the source of a dataset: they are in the names of its runs."""
-    data = load_text(dataset or "pydoc") if is_language else load(dataset, Path(root), 0)
-    return data.name, data.source
+def looked_up(dataset: str | None, root: str, is_language: bool) -> tuple[str, str, str]:
+    """The same, found out once for all cells of a grid."""
+    if is_language:
+        text = load_text(dataset or "pydoc")
+        return text.name, text.source, "text"
+    arrays = load(dataset, Path(root), 0)
+    return arrays.name, arrays.source, "images" if arrays.x_train.ndim == 4 else "vectors"
+
+
+def kind_of_data(config: TrainConfig) -> str:
+    """`images`, `vectors` or `text`."""
+    return data_of(config)[2]
 
 
 def size_of(config: TrainConfig) -> float:

@@ -53,9 +53,10 @@ def around(value: float, axis: list[float]) -> list[float]:
         return []
     below = [each for each in axis if each < value]
     above = [each for each in axis if each > value]
-    down = below[-1] if below else value**2 / above[0] if above else value / 10
-    up = above[0] if above else value**2 / below[-1] if below else value * 10
-    return [float(f"{math.sqrt(value * other):.3g}") for other in (down, up)]
+    down = below[-1] if below else value * (value / above[0]) if above else value / 10
+    up = above[0] if above else value * (value / below[-1]) if below else value * 10
+    halfway = (math.sqrt(value) * math.sqrt(other) for other in (down, up))
+    return [float(f"{each:.3g}") for each in halfway if 0 < each < math.inf]
 
 
 def named(pairs: Iterable[tuple[float, float]]) -> str:

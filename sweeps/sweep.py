@@ -17,20 +17,24 @@ from rich.text import Text
 from errors import BusyError, UserError
 from evaluations.dispatch import check_attacks_fit
 from reports.cells import Setting, settings_of
-from reports.gathering import FoundRun
+from reports.gathering import FoundRun, read_whole
 from reports.sweet_spot import Verdict, few, sweet_spot
 from runs.config import TrainConfig
 from runs.folder import Run, make_writable
 from sweeps.config import SweepConfig, cells_of
 from sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
 from sweeps.live import SweepTable
-from sweeps.plan import State, SweepCell, check_room, planned
+from sweeps.plan import State, SweepCell, check_room, kind_of_data, planned
 from sweeps.refinement import named, refined
 
 IN_A_FILE = 160  # columns: a run's name stays one word
 POLL_SECONDS = 1.0  # between two looks at a cell that another process makes
 UNTIL_SEEN = 10.0  # seconds that a file system may take to show what another machine wrote
-OF_TEXT = ("em", "token_accuracy", "similarity")
+MEASURED = {  # what a sweet spot can be chosen by
+    "text": ("similarity", "em", "token_accuracy"),
+    "images": ("ssim", "psim", "psnr", "recognised"),
+    "vectors": ("mcs", "recognised"),
+}
 
 
 class CellsFailedError(UserError):
@@ -54,7 +58,7 @@ class Outcome:
     def finished(self) -> list[FoundRun]:
         """The runs that have results."""
         done = [cell for cell in self.cells if cell.run.finished and cell.name not in self.failed]
-        return [FoundRun(cell.run.folder, cell.run.read_results()) for cell in done]
+        return [FoundRun(cell.run.folder, read_whole(cell.run)) for cell in done]
 
     def setting(self, metric: str | None) -> Setting | None:
         """The finished cells as one setting: they differ in defence and seed alone."""
@@ -71,21 +75,25 @@ def sweep(config: SweepConfig, common: dict[str, Any], make: Make) -> Outcome:
         make: what makes a run of a config: `train.train`.
     """
     check_common(config, TrainConfig(**common))
-    outcome = Outcome([])
+    outcome, force = Outcome([]), bool(common.get("force"))
     out = Path(common.get("out") or TrainConfig.out)
     with contextlib.ExitStack() as stack:
         for cells in batches(config, {**common, "force": False}, outcome):
             outcome.cells += cells
-            if common.get("force"):
-                set_aside(cells)
-            to_do = [cell for cell in cells if not is_done(cell)]
+            to_do = [cell for cell in cells if force or not is_done(cell)]
+            for cell in cells:
+                if cell not in to_do:
+                    cell.run.failure.unlink(missing_ok=True)  # what failed before was made since
             if not to_do:
                 continue
             check_room(out, to_do)
             make_writable(out, out)
             if not is_connected():
                 stack.enter_context(connected(config))
-            complete(outcome, to_do, config, make)
+            wanted = resources(config, on_cpu=to_do[0].config.trainer.get("accelerator") == "cpu")
+            if force:  # nothing can be refused any more
+                set_aside(to_do)
+            complete(outcome, to_do, config, wanted, make)
     return outcome
 
 
@@ -97,8 +105,14 @@ def check_common(config: SweepConfig, common: TrainConfig) -> None:
     if several:
         flag, value = next(iter(several.items()))
         raise UserError(f"a cell of a sweep has one device: leave --trainer.{flag} {value} out, or use train.py")
-    if config.metric is not None and common.is_language != (config.metric in OF_TEXT):
-        raise UserError(f"--metric {config.metric} is not measured on {'text' if common.is_language else 'images'}")
+    if common.trainer.get("fast_dev_run"):
+        raise UserError("a cell of a sweep leaves a run: leave --trainer.fast_dev_run out, or use train.py")
+    kind = kind_of_data(common)
+    if config.metric is not None and config.metric not in MEASURED[kind]:
+        raise UserError(f"--metric {config.metric} is not measured on {kind}; {', '.join(MEASURED[kind])} are")
+    out = Path(common.out)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is no folder; choose another")
 
 
 def set_aside(cells: Iterable[SweepCell]) -> None:
@@ -117,7 +131,9 @@ def batches(config: SweepConfig, common: dict[str, Any], outcome: Outcome) -> It
         return
     known = {(cell.config.lam, cell.config.beta) for cell in outcome.cells}
     pairs = refined(setting, sweet_spot(setting, config.max_drop), config.refine, known)
-    print(f"refining: {named(pairs)}" if pairs else "nothing to refine: no attacked cell of MixCon is on the front")
+    fewer = f" (no more than {len(pairs)} lie around the front)" if len(pairs) < config.refine else ""
+    words = f"refining: {named(pairs)}{fewer}"
+    print(words if pairs else "nothing to refine: no attacked cell of MixCon is on the front", flush=True)
     yield planned(cells_of(pairs, config.seed, common))
 
 
@@ -129,7 +145,9 @@ def is_done(cell: SweepCell) -> bool:
         return False
 
 
-def complete(outcome: Outcome, cells: Sequence[SweepCell], config: SweepConfig, make: Make) -> None:
+def complete(
+    outcome: Outcome, cells: Sequence[SweepCell], config: SweepConfig, wanted: dict[str, float], make: Make
+) -> None:
     """Make cells until none is left: those that another process is making are waited for, not made twice."""
     left = list(cells)
     while left:
@@ -144,7 +162,6 @@ def complete(outcome: Outcome, cells: Sequence[SweepCell], config: SweepConfig, 
                 write_failure(cell, how)
             return how
 
-        wanted = resources(config, on_cpu=left[0].config.trainer.get("accelerator") == "cpu")
         there = sum(is_done(cell) for cell in outcome.cells)
         with SweepTable(left, there, slots(config, wanted), ended) as table:
             make_cells(left, make, config, wanted, table)
@@ -156,13 +173,20 @@ def complete(outcome: Outcome, cells: Sequence[SweepCell], config: SweepConfig, 
 
 
 def seen(cell: SweepCell) -> str:
-    """`done`, if this machine sees the results of a cell; another machine's file may take a moment to show."""
+    """`done`, if this machine sees the results of a cell, else what is wrong with them.
+
+    Another machine's file may take a moment to show.
+    """
     deadline = time.monotonic() + UNTIL_SEEN
-    while not is_done(cell):
+    while True:
+        try:
+            if cell.state() is State.DONE:
+                return "done"
+        except UserError as error:
+            return str(error)
         if time.monotonic() > deadline:
             return f"it was made, and {cell.run.results} is not here: every machine must see the same --out"
         time.sleep(POLL_SECONDS)
-    return "done"
 
 
 def wait_for(cells: Iterable[SweepCell]) -> None:
@@ -190,13 +214,16 @@ def write_failure(cell: SweepCell, error: str) -> None:
 
 def check_outcome(outcome: Outcome) -> None:
     """Say which cells failed, and why; what is wrong with all of them is wrong with the command."""
+    for cell in outcome.cells:
+        if cell.name not in outcome.failed and not cell.run.finished:
+            outcome.failed[cell.name] = "its results are gone: another process made it anew meanwhile"
     if not outcome.failed:
         return
     labels = {cell.name: cell.label for cell in outcome.cells}
     reasons: dict[str, list[str]] = {}
     for name, error in outcome.failed.items():
         reasons.setdefault(error, []).append(labels[name])
-    if len(reasons) == 1 and len(outcome.failed) == len(outcome.cells):
+    if len(outcome.failed) == len(outcome.cells):
         raise UserError(f"every cell failed: {next(iter(reasons))}")
     said = "; ".join(f"{few(cells, 4)}: {error}" for error, cells in reasons.items())
     raise CellsFailedError(
@@ -230,5 +257,5 @@ def show_plan(cells: Sequence[SweepCell], config: SweepConfig, force: bool, cons
     if not console.is_terminal:
         console.width = max(console.width, IN_A_FILE)
     console.print(table)
-    more = f", and then {config.refine} more around the front" if config.refine else ""
+    more = f", and then up to {config.refine} more around the front" if config.refine else ""
     console.print(f"{len(cells)} cells: {len(cells) - counted} are there, {counted} would run{more}", highlight=False)

@@ -26,7 +26,7 @@ from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
 from evaluate import main
-from evaluations.dispatch import evaluate
+from evaluations.dispatch import attacked_already, evaluate
 from metrics.perceptual import psim
 from metrics.similarity import ssim
 from runs.checkpoints import load_checkpoint
@@ -102,6 +102,20 @@ def test_the_record_of_an_attack(run: Run) -> None:
     by_sample = np.max([each["scores"]["ssim"] for each in real], axis=0)
     assert worst["ssim"]["mean"] == pytest.approx(by_sample.mean())
     assert (run.folder / "recovered.png").is_file()
+
+
+def test_pictures_that_a_kill_prevented_are_made_by_the_same_command(run: Run) -> None:
+    asked = AttackConfig(attacks=["whitebox/paper"], samples=6)
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    assert attacked_already(run, asked)
+    pictures = [run.originals, run.folder / "recovered.png"]
+    recovered = run.recovered("whitebox/paper").stat().st_mtime_ns
+    for picture in pictures:
+        picture.unlink()
+        assert not attacked_already(run, asked)
+        assert attack(run, "--attacks", "whitebox/paper") == 0
+        assert all(each.is_file() for each in pictures)
+    assert run.recovered("whitebox/paper").stat().st_mtime_ns == recovered  # the attack itself is not repeated
 
 
 def test_scores_are_those_of_the_kept_reconstructions(run: Run) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,7 +224,10 @@ def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
         (["--address", "127.0.0.1:1"], "no Ray cluster answers at --address 127.0.0.1:1"),
         (["--cpus-per-run", "0"], "--cpus-per-run must be at least 1"),
         (["--metric", "beauty"], "--metric must be one of"),
-        (["--metric", "em"], "--metric em is not measured on images"),
+        (["--metric", "em"], "--metric em is not measured on images; ssim, psim, psnr, recognised are"),
+        (["--metric", "mcs"], "--metric mcs is not measured on images"),
+        (["--trainer.fast_dev_run", "true"], "leave --trainer.fast_dev_run out"),
+        (["--lambda", "much"], "--lambda must be a finite number; got much"),
         (["--attacks", "text"], "every cell is a run on images or vectors, not on text"),
         (["--trainer.devices", "2"], "leave --trainer.devices 2 out"),
         (["--address", "ray://127.0.0.1:10001"], "--address must be auto or host:port"),
@@ -237,6 +242,8 @@ def test_wrong_input_is_said_in_one_line(
     for flag, *values in grouped(usual):
         kept += [] if flag in given else [flag, *values]
     refused_by(main, capsys, says, *kept, *arguments)
+    if "--address" not in arguments:  # which a plan does not need
+        refused_by(main, capsys, says, *kept, *arguments, "--dry-run")
     assert not list(tmp_path.glob("runs/*/results.json"))
 
 
@@ -249,9 +256,52 @@ def grouped(arguments: list[str]) -> list[list[str]]:
     return groups
 
 
+class AnotherService(socketserver.StreamRequestHandler):
+    """What is no Ray: it answers, in another language."""
+
+    def handle(self) -> None:
+        self.rfile.readline()
+        self.wfile.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n")
+
+
+def test_an_address_where_something_else_listens_is_refused_at_once(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), AnotherService) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        grid = ["--lambda", "1", "--beta", "1e-2", *flags(npz(), tmp_path / "runs")]
+        refused_by(main, capsys, f"what answers at --address {address} is no Ray", *grid, "--address", address)
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        refused_by(main, capsys, f"--address auto ({address}) is no Ray", *grid, "--address", "auto")
+        server.shutdown()
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    refused_by(main, capsys, "--address auto finds no Ray cluster", *grid, "--address", "auto")
+
+
+def test_what_cannot_be_made_again_stays_as_it_is(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = npz(), tmp_path / "runs"
+    same: dict[str, Any] = {"epochs": 2, "batch_size": 12, "attacks": ["none"], "trainer": {"accelerator": "cpu"}}
+    train(TrainConfig(**same, dataset=str(data), lam=0.0, beta=1e-2, out=str(out)))
+    before = files_in(out)
+    again = ["--lambda", "0", "--beta", "1e-2", *flags(data, out), "--force"]
+    refused_by(main, capsys, "no Ray cluster answers", *again, "--address", "127.0.0.1:1")
+    refused_by(main, capsys, "a run asks for 10000 CPUs", *again, "--cpus-per-run", "10000")
+    assert files_in(out) == before
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("lambda: []", "--lambda needs at least one value"), ("lambda: 1", "lambda in"), ("beta: [a]", "beta")],
+    [
+        ("lambda: []", "--lambda needs at least one value"),
+        ("lambda: 1", "lambda in"),
+        ("beta: [a]", "beta"),
+        ("max_drop: null", "--max-drop must be float; got None"),
+        ("refine: null", "--refine must be int; got None"),
+    ],
 )
 def test_a_grid_that_a_file_cannot_mean_is_refused(
     text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

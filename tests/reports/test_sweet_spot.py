@@ -102,11 +102,41 @@ def test_a_sweet_spot_says_against_what_and_what_is_seen_all_the_same() -> None:
     )
 
 
-def test_an_attack_that_was_stopped_is_named() -> None:
-    vanilla, defended = found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.99, 0.1)
-    defended.results["attacks"]["whitebox/adaptive"]["stopped"] = True
-    notes = sweet_spot(settings_of([vanilla, defended])[0]).notes
-    assert "stopped early, and so weaker than they are: whitebox/adaptive of MixCon(1, 0.01)" in notes
+def test_a_cell_whose_attack_was_stopped_is_left_out() -> None:
+    runs = [found_run(lam, 1e-2, 0.99, ssim) for lam, ssim in ((0, 0.9), (1, 0.1), (2, 0.2))]
+    runs[1].results["attacks"]["whitebox/adaptive"]["stopped"] = True
+    verdict = sweet_spot(settings_of(runs)[0])
+    assert verdict.cell is not None
+    assert verdict.cell.label == "MixCon(2, 0.01)"
+    assert "stopped early, and so weaker than they are: whitebox/adaptive of MixCon(1, 0.01)" in verdict.notes
+
+
+def test_one_more_attack_on_a_cell_counts_against_it_and_does_not_take_the_answer_away() -> None:
+    both = ("whitebox/adaptive", "decoder/adaptive")
+    runs = [found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.99, 0.2), found_run(2, 1e-2, 0.99, 0.8, attacks=both)]
+    verdict = sweet_spot(settings_of(runs)[0])
+    assert verdict.found
+    assert verdict.sentence.startswith("Sweet spot: MixCon(1, 0.01)")
+    assert verdict.notes[0] == "worst case over whitebox/adaptive"
+    said = "went through more than the others, which counts against them: MixCon(2, 0.01) (decoder/adaptive)"
+    assert said in verdict.notes
+    harder = [found_run(0, 0, 0.99, 0.9, attacks=both), *runs[1:]]  # vanilla too: now it is asked of all
+    assert "MixCon(1, 0.01)" in " ".join(sweet_spot(settings_of(harder)[0]).notes)
+    alone = [found_run(0, 0, 0.99, 0.9, attacks=both), runs[1]]  # vanilla alone: nobody else can be asked
+    assert sweet_spot(settings_of(alone)[0]).found
+
+
+def test_of_tied_cells_one_that_is_a_sweet_spot_is_preferred() -> None:
+    verdict = sweet_spot(setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.988, 0.3001), (10, 1e-2): (0.985, 0.2998)}))
+    assert verdict.found
+    assert verdict.sentence.startswith("Sweet spot: MixCon(10, 0.01)")
+
+
+def test_one_seed_is_compared_with_the_spread_of_vanillas() -> None:
+    runs = [found_run(0, 0, 0.99, ssim, seed) for seed, ssim in ((0, 0.31), (1, 0.20), (2, 0.35))]
+    verdict = sweet_spot(settings_of([*runs, found_run(1, 1e-2, 0.99, 0.28)])[0])
+    assert not verdict.found
+    assert verdict.sentence.startswith("No sweet spot that seeds can tell")
 
 
 def test_seeds_are_one_cell_with_mean_and_spread() -> None:

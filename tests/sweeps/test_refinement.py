@@ -6,7 +6,7 @@ import pytest
 
 from reports.cells import Setting
 from reports.sweet_spot import sweet_spot
-from sweeps.refinement import refined
+from sweeps.refinement import around, refined
 from tests.reports.settings import setting
 
 GRID = [(lam, beta) for lam in (0.1, 1.0, 10.0) for beta in (1e-2, 1e-4)]
@@ -37,3 +37,8 @@ def test_no_cell_is_tried_twice_and_no_more_than_asked_for(grid: Setting) -> Non
 def test_where_only_vanilla_was_made_there_is_nothing_to_refine() -> None:
     alone = setting({(0.0, 0.0): (0.99, 0.9)})
     assert refined(alone, sweet_spot(alone), 5) == []
+
+
+def test_numbers_at_the_end_of_all_numbers_have_no_neighbours_beyond() -> None:
+    assert around(1e300, [1e300]) == [3.16e299, 3.16e300]
+    assert around(1e308, [1.0, 1e308]) == [1e154]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import time
 from collections.abc import Callable
@@ -14,9 +15,10 @@ import sweeps.live
 import sweeps.sweep
 from errors import UserError
 from runs.config import TrainConfig
+from sweeps.config import SweepConfig
 from sweeps.live import SweepTable
 from sweeps.plan import SweepCell, planned
-from sweeps.sweep import CellsFailedError, Outcome, check_outcome, seen, set_aside
+from sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, seen, set_aside, sweep
 from train import train
 
 Config = Callable[..., TrainConfig]
@@ -38,6 +40,28 @@ def test_a_cell_is_done_when_its_results_are_seen_here(
     assert seen(cells[0]) == "done"
 
 
+def test_results_that_lack_something_are_not_done_and_it_is_named(cells: list[SweepCell]) -> None:
+    train(cells[0].config)
+    results = cells[0].run.read_results()
+    del results["config"]["trainer"]
+    cells[0].run.write_results(results)
+    assert not is_done(cells[0])
+    assert "results.json cannot be read (no config.trainer in it)" in seen(cells[0])
+
+
+def test_a_cell_that_failed_once_and_was_made_since_has_not_failed(cells: list[SweepCell]) -> None:
+    for cell in cells:
+        train(cell.config)
+    cells[0].run.write_failure(cells[0].failure("no luck"))
+    common = dataclasses.asdict(cells[0].config)
+    for name in ("lam", "beta", "seed"):
+        del common[name]
+    grid = SweepConfig(lam=[1.0], beta=[cells[1].config.beta], seed=[cells[0].config.seed])
+    outcome = sweep(grid, common, train)  # nothing is left to do, so no Ray is begun
+    assert not outcome.failed
+    assert not cells[0].run.failure.exists()
+
+
 def test_what_is_made_again_is_kept_as_it_was(cells: list[SweepCell]) -> None:
     train(cells[0].config)
     before = cells[0].run.results.read_text()
@@ -49,12 +73,22 @@ def test_what_is_made_again_is_kept_as_it_was(cells: list[SweepCell]) -> None:
 
 
 def test_some_failures_are_listed_and_a_common_one_is_the_commands(cells: list[SweepCell]) -> None:
+    for cell in cells:
+        train(cell.config)
     check_outcome(Outcome(cells))
     with pytest.raises(CellsFailedError, match=r"1 of 2 cells failed \(Vanilla, seed 0: no luck\)") as some:
         check_outcome(Outcome(cells, {cells[0].name: "no luck"}))
     with pytest.raises(UserError, match="every cell failed: no such cut") as every:
         check_outcome(Outcome(cells, {cell.name: "no such cut" for cell in cells}))
-    assert (some.value.exit_code, every.value.exit_code) == (1, 2)
+    with pytest.raises(UserError, match="every cell failed: no room: file 0") as alike:  # each names its own file
+        check_outcome(Outcome(cells, {cell.name: f"no room: file {n}" for n, cell in enumerate(cells)}))
+    assert [each.value.exit_code for each in (some, every, alike)] == [1, 2, 2]
+
+
+def test_results_that_another_process_took_away_are_missed(cells: list[SweepCell]) -> None:
+    train(cells[0].config)
+    with pytest.raises(CellsFailedError, match=r"1 of 2 cells failed .*its results are gone"):
+        check_outcome(Outcome(cells))
 
 
 def test_a_log_has_a_line_a_cell_and_what_is_left(
