@@ -14,10 +14,11 @@ from metrics.summary import FLOOR
 from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, attacks_of, by_attack
 from reports.charts import Square, heat_map
 from reports.exports import pooled, records_of
+from reports.fairness import equally_attacked
 from reports.gathering import is_number
 from reports.monotone import monotone_claims
 from reports.plots import Level, Point, trade_off
-from reports.sweet_spot import Verdict, equally_attacked, in_words, useful
+from reports.sweet_spot import Verdict, in_words, useful
 from reports.tables import describe_defence
 from runs.matching import without_defence
 

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from reports.cells import Setting
-from reports.sweet_spot import equally_attacked
+from reports.fairness import equally_attacked
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,16 @@ from dataclasses import dataclass, field
 from errors import UserError, check_one_of
 from metrics.summary import FLOOR, HIGHER_IS_WORSE
 from reports.cells import NAMES, RECOGNISABLE, WORST, Cell, Setting, Spread, by_attack
+from reports.fairness import (
+    attacks_behind,
+    equally_attacked,
+    is_adaptive,
+    more_attacks,
+    named,
+    stopped_attacks,
+    unequal_attacks,
+    unequal_seeds,
+)
 
 METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
@@ -89,7 +99,7 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     best = min(tied, key=lambda cell: (not words[id(cell)][1], setting.drop(cell), recovered(cell).mean))
     if len(tied) > 1:
         others = named([cell for cell in tied if cell is not best])
-        notes.append(f"a tie: {others} recover as little; {best.label} is the most useful of them")
+        notes.append(f"a tie: {others} recover as little")
     notes += within_spread(best, qualifying)
     sentence, found = words[id(best)]
     if found:
@@ -101,24 +111,6 @@ def recovered(cell: Cell) -> Spread:
     """The recovery of a cell that was attacked."""
     assert cell.recovery is not None
     return cell.recovery
-
-
-def attacks_behind(cells: Sequence[Cell]) -> frozenset[str]:
-    """The attacks that all of some cells went through; behind a channel there is hybrid alone, which is not counted."""
-    exact = [cell.attacks for cell in cells if not cell.channel]
-    return frozenset.intersection(*exact) if exact else frozenset()
-
-
-def more_attacks(cells: Sequence[Cell]) -> list[str]:
-    """A line where some cells went through attacks that not all did."""
-    asked = attacks_behind(cells)
-    more = [f"{cell.label} ({', '.join(sorted(cell.attacks - asked))})" for cell in cells if cell.attacks - asked]
-    return [f"went through more than the others, which counts against them: {few(more)}"] if more else []
-
-
-def is_adaptive(attack: str) -> bool:
-    """Whether an attack fits itself to its victim; all that recover text from states do."""
-    return attack.endswith("/adaptive") or attack.startswith("text/")
 
 
 def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
@@ -205,67 +197,6 @@ def tolerance(setting: Setting, max_drop: float) -> str:
     if setting.utility == "perplexity":
         return f"{100 * max_drop:g} % of vanilla's"
     return f"{100 * max_drop:g} percentage point{'' if max_drop == 0.01 else 's'} of vanilla's"
-
-
-def named(cells: Iterable[Cell], most: int = 8) -> str:
-    """Cells by their labels, the first few of them."""
-    return few([cell.label for cell in cells], most)
-
-
-def few(labels: Sequence[str], most: int = 8) -> str:
-    """The first of some labels, and how many more there are."""
-    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
-
-
-def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """The cells that went through every attack that is asked of them, and the others.
-
-    A cell that was spared an attack is not safer for it. Asked of all is what vanilla went through and any defended
-    cell too; a cell that went through more is compared by all of it, which can only count against it. Behind a channel
-    only hybrid is ever run, so channels are compared by it.
-    """
-    exact = [cell for cell in cells if not cell.channel]
-    vanilla = [cell.attacks for cell in exact if cell.is_vanilla]
-    defended = frozenset().union(*(cell.attacks for cell in exact if not cell.is_vanilla))
-    asked = vanilla[0] & defended if vanilla and defended else frozenset().union(*vanilla, defended)
-    whole = [cell for cell in cells if cell.attacks >= asked or (cell.channel and cell.attacks)]
-    return whole, [cell for cell in cells if cell not in whole]
-
-
-def unequal_attacks(setting: Setting) -> list[str]:
-    """A line for each attack that was run with different settings or on different numbers of inputs."""
-    lines = []
-    spent: dict[str, set[str]] = {}
-    for run in setting.runs:
-        for key, record in run.results["attacks"].items():
-            words = [f"{name} {value}" for name, value in sorted(record["settings"].items()) if name != "seed"]
-            spent.setdefault(key, set()).add(", ".join([*words, f"{record['samples']} inputs"]))
-    for key, kinds in sorted(spent.items()):
-        if len(kinds) > 1:
-            lines.append(f"{key} was not the same for all runs ({' / '.join(sorted(kinds))}): compare with care")
-    if any(cell.channel for cell in setting.cells) and set(spent) - {"text/hybrid"}:
-        lines.append("behind a channel only text/hybrid was run, so cells with one went through fewer attacks")
-    return lines
-
-
-def stopped_attacks(setting: Setting) -> list[str]:
-    """A line where an attack was stopped on its way: what it has so far is less than it would get."""
-    stopped: dict[str, None] = {}
-    for cell in setting.cells:
-        for run in cell.runs if not cell.channel else ():
-            for key, record in sorted(run.results["attacks"].items()):
-                if record.get("stopped"):
-                    stopped[f"{key} of {cell.label}"] = None
-    return [f"stopped early, and so weaker than they are: {few(list(stopped))}"] if stopped else []
-
-
-def unequal_seeds(cells: Sequence[Cell]) -> list[str]:
-    """A line where not all cells have the same seeds."""
-    kinds = {cell.seeds for cell in cells}
-    if len(kinds) < 2:
-        return []
-    most = max(kinds, key=len)
-    return [f"not all cells have the seeds {sorted(most)}: {named([each for each in cells if each.seeds != most])}"]
 
 
 def within_spread(best: Cell, qualifying: Sequence[Cell]) -> list[str]:

@@ -17,8 +17,9 @@ from rich.text import Text
 from errors import BusyError, UserError
 from evaluations.dispatch import check_attacks_fit
 from reports.cells import Setting, settings_of
+from reports.fairness import few
 from reports.gathering import FoundRun, read_whole
-from reports.sweet_spot import Verdict, few, sweet_spot
+from reports.sweet_spot import Verdict, sweet_spot
 from runs.config import TrainConfig
 from runs.folder import Run, make_writable
 from sweeps.config import SweepConfig, cells_of

@@ -126,6 +126,11 @@ def test_one_more_attack_on_a_cell_counts_against_it_and_does_not_take_the_answe
     assert sweet_spot(settings_of(alone)[0]).found
 
 
+def test_cells_that_went_through_other_attacks_than_vanilla_are_not_compared_with_it() -> None:
+    runs = [found_run(0, 0, 0.99, 0.9, attacks=("decoder/adaptive",)), found_run(1, 1e-2, 0.99, 0.2)]
+    assert "nothing to compare with" in sweet_spot(settings_of(runs)[0]).sentence
+
+
 def test_of_tied_cells_one_that_is_a_sweet_spot_is_preferred() -> None:
     verdict = sweet_spot(setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.988, 0.3001), (10, 1e-2): (0.985, 0.2998)}))
     assert verdict.found
