@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 import yaml
 
 from runs.config import TrainConfig
@@ -72,6 +73,15 @@ def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         kill_family(process.pid)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As many threads as a cell has: sums of other parts round otherwise in their last bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def kill_family(pid: int) -> None:
     """Kill -9 a process and all that it started."""
     try:
@@ -98,6 +108,7 @@ def until(condition: Callable[[], Any]) -> Any:
 # ---------------------------------------------------------------------- a grid
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +156,7 @@ def test_a_failing_cell_is_written_down_and_the_others_are_made(
 # ---------------------------------------------------------------------- kills
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_kills_of_a_sweep_and_of_a_worker_lose_nothing(
     npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
