@@ -350,7 +350,10 @@ def test_a_command_of_the_readme_is_a_grid(
 
 
 @pytest.mark.slow
-def test_a_cluster_of_two_nodes_makes_a_grid(npz: Callable[..., Path], tmp_path: Path, command: Command) -> None:
+def test_a_cluster_of_two_nodes_makes_a_grid(
+    npz: Callable[..., Path], tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # a Ray of this process, in another test, has left it behind
     ray = str(Path(sys.executable).with_name("ray"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
