@@ -148,8 +148,10 @@ def title_for(report: Report) -> str:
 
 
 def tight(text: str) -> str:
-    """Text whose figures stay on one line: `98.50 ± 0.10 %`."""
-    return text.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+    """Text whose figures and marks stay on one line with what they belong to: `98.50 ± 0.10 %`, `◆ vanilla`."""
+    for loose in (" ± ", " %", "◆ ", "★ ", "■ ", "▲ "):
+        text = text.replace(loose, loose.replace(" ", "\u00a0"))
+    return text
 
 
 def own(name: str) -> Markup:
