@@ -81,10 +81,10 @@ def sweep(config: SweepConfig, common: dict[str, Any], make: Make) -> Outcome:
     with contextlib.ExitStack() as stack:
         for cells in batches(config, {**common, "force": False}, outcome):
             outcome.cells += cells
-            to_do = [cell for cell in cells if force or not is_done(cell)]
-            for cell in cells:
-                if cell not in to_do:
-                    cell.run.failure.unlink(missing_ok=True)  # what failed before was made since
+            there = {} if force else {cell.name: cell for cell in cells if is_done(cell)}
+            for cell in there.values():
+                cell.run.failure.unlink(missing_ok=True)  # what failed before was made since
+            to_do = [cell for cell in cells if cell.name not in there]
             if not to_do:
                 continue
             check_room(out, to_do)

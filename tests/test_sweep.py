@@ -346,6 +346,25 @@ def test_a_command_of_the_readme_is_a_grid(
     assert "cells: 0 are there" in capsys.readouterr().out
 
 
+# ---------------------------------------------------------------------- text
+
+
+@pytest.mark.slow
+def test_a_grid_of_language_models_is_judged_by_perplexity_and_similarity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ["--config", str(ROOT / "configs" / "sweeps" / "gpt2_tiny.yaml"), "--lambda", "1", "--beta", "1e-2"]
+    small = ["--epochs", "1", "--limit-train", "100", "--limit-test", "20", "--prompts", "2", "--channels", "fp16", "1"]
+    assert main([*grid, *small, "--trainer.accelerator", "cpu", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2" in said
+    assert "of vanilla's" in said
+    assert "worst-case similarity" in said
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Vanilla + noise 1" in page
+    assert 'class="token' in page
+
+
 # ---------------------------------------------------------------------- a cluster
 
 
