@@ -50,7 +50,7 @@ def main() -> None:
         print(f"sweep.py: {grid:.1f} s", flush=True)
         apart = max(abs(accuracies(ours)[name] - accuracy) for name, accuracy in accuracies(theirs).items())
         print(
-            f"accuracies differ by at most {100 * apart:.1f} points: train.py has more threads, which round otherwise"
+            f"accuracies differ by at most {100 * apart:.1f} points: with more threads train.py rounds otherwise"
         )
         print(f"ratio grid {row / grid:.2f} (ours {grid:.1f} s, theirs {row:.1f} s)")
 

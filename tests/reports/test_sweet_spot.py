@@ -56,6 +56,12 @@ def test_a_defence_that_hides_nothing_is_called_so() -> None:
     assert "none gives away less than vanilla (SSIM 0.200)" in verdict.sentence
 
 
+def test_where_vanilla_is_not_recognisable_either_no_defence_is_praised() -> None:
+    verdict = sweet_spot(setting({(0, 0): (0.99, 0.22), (1, 1e-2): (0.985, 0.2)}))
+    assert not verdict.found
+    assert "not even vanilla is recognisable here (SSIM 0.220; 0.3 and above are)" in verdict.sentence
+
+
 def test_a_tie_goes_to_the_more_useful_cell_and_is_named() -> None:
     verdict = sweet_spot(setting({(0, 0): (0.99, 0.9), (1, 1e-2): (0.981, 0.2001), (2, 1e-2): (0.985, 0.2002)}))
     assert verdict.cell is not None
