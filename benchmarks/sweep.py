@@ -49,9 +49,7 @@ def main() -> None:
         grid = timed("sweep.py", *common, "--lambda", *LAMBDAS, "--out", str(ours))
         print(f"sweep.py: {grid:.1f} s", flush=True)
         apart = max(abs(accuracies(ours)[name] - accuracy) for name, accuracy in accuracies(theirs).items())
-        print(
-            f"accuracies differ by at most {100 * apart:.1f} points: with more threads train.py rounds otherwise"
-        )
+        print(f"accuracies differ by at most {100 * apart:.1f} points: with more threads train.py rounds otherwise")
         print(f"ratio grid {row / grid:.2f} (ours {grid:.1f} s, theirs {row:.1f} s)")
 
 

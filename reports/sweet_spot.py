@@ -148,8 +148,8 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Itera
     line = RECOGNISABLE.get(setting.recovery)
     if line is not None and recovered(vanilla).mean < line:
         return (
-            f"No sweet spot: not even vanilla is recognisable here ({metric} {recovered(vanilla).mean:.3f}; {line:g} and "
-            f"above are), so this says nothing about the defence. The least is {in_words(setting, best)}.",
+            f"No sweet spot: not even vanilla is recognisable here ({metric} {recovered(vanilla).mean:.3f}; {line:g} "
+            f"and above are), so this says nothing about the defence. The least is {in_words(setting, best)}.",
             False,
         )
     if line is not None and value >= line:
