@@ -193,6 +193,7 @@ def worker_of(pid: int) -> psutil.Process | None:
     return None
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_folder_share_the_work(
     npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
