@@ -44,7 +44,7 @@ def attacked_already(run: Run, config: AttackConfig) -> bool:
     check_attacks_fit(str(run.folder), is_text, config)
     try:
         return text_attacked(run, config) if is_text else images_attacked(run, config)
+    except UserError:  # which is a ValueError, and says what is wrong
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, UserError):  # which is a ValueError, and says what is wrong
-            raise
         raise UserError(f"{run.results} lacks what this version writes ({error}); remove it, or --force") from error

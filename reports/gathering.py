@@ -136,7 +136,7 @@ def what_is_missing(results: dict[str, Any]) -> str:
             return f"attacks.{key}.{wrong}"
     worst = results["worst_case"]
     names = worst.get("attacks", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in results["attacks"] for name in names):
         return "worst_case.attacks"
     return f"worst_case.{wrong}" if (wrong := wrong_figure(worst)) else ""
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from errors import UserError, check_folder_of
 from files import replacing
-from reports.cells import NAMES, Setting, settings_of
+from reports.cells import NAMES, Setting, is_measured, settings_of
 from reports.exports import csv_text, markdown_text
 from reports.gallery import attacks_shown
 from reports.gathering import FoundRun, Gathered, gather
@@ -102,7 +102,7 @@ def check(out: Path, max_drop: float, metric: str | None) -> None:
 
 def check_measured(metric: str, runs: Sequence[FoundRun]) -> None:
     """Refuse a metric that no run was measured by."""
-    known = [name for name in METRICS if any(name in run.results["worst_case"] for run in runs)]
+    known = [name for name in METRICS if is_measured(runs, name)]
     if known and metric not in known:
         raise UserError(f"no run was measured by --metric {metric}; there are {', '.join(known)}")
 

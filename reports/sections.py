@@ -143,7 +143,8 @@ def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
         marks.append("■ UniCon")
     if any(cell.channel for cell in attacked):
         marks.append("▲ are channels, connected with the network that they are behind")
-    if any(id(cell) not in compared(setting) for cell in attacked):
+    whole = compared(setting)
+    if any(id(cell) not in whole for cell in attacked):
         marks.append("hollow points went through fewer attacks")
     if any(cell.utility.count > 1 for cell in attacked):
         marks.append("bars are one standard deviation over seeds")

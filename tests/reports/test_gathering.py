@@ -103,6 +103,15 @@ ODD: dict[str, tuple[tuple[str, ...], Any]] = {
 }
 
 
+def test_a_worst_case_over_an_attack_that_is_not_there_is_named_and_skipped(tmp_path: Path) -> None:
+    put(tmp_path / "good", lam=2.0)
+    odd = put(tmp_path / "odd")
+    results = json.loads(odd.results.read_text())
+    results["worst_case"]["attacks"].append("whitebox/gone")
+    odd.write_results(results)
+    assert gather([tmp_path]).skipped == [f"{odd.results} cannot be read (no worst_case.attacks in it)"]
+
+
 @pytest.mark.parametrize("what", ODD)
 def test_a_run_with_one_odd_value_is_named_and_skipped(what: str, tmp_path: Path) -> None:
     put(tmp_path / "good", lam=2.0)
