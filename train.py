@@ -217,6 +217,13 @@ def check_batch(config: TrainConfig, datamodule: TensorDataModule, module: Split
             f"--batch-size must be at least {least * devices}: {config.defence} with {datamodule.classes} classes "
             f"needs {least} examples on each of {devices} device(s); got {config.batch_size}"
         )
+    if module.penalised and (idle := module.defence.left_out(datamodule.classes, share)) and owns_the_run():
+        paired = -(-share // datamodule.classes) * datamodule.classes * devices
+        print(
+            f"note: {config.defence} pairs the classes evenly, so {idle} of {share} examples of a batch enter no pair; "
+            f"--batch-size {paired} pairs all of them",
+            file=sys.stderr,
+        )
 
 
 def planar_representations(module: SplitModule, datamodule: TensorDataModule) -> tuple[Tensor, Tensor] | None:

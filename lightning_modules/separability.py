@@ -31,5 +31,7 @@ def pairwise_distances(z: Tensor) -> dict[str, float]:
 
 def separability(z: Tensor) -> dict[str, Any]:
     """Pairwise distances of unit-norm representations (what MixCon's loss sees), and of the raw ones beside them."""
-    z = z[:SAMPLES].cpu()
+    if len(z) > SAMPLES:
+        raise ValueError(f"separability takes at most {SAMPLES:,} representations, a sample of them; got {len(z):,}")
+    z = z.cpu()
     return {**pairwise_distances(unit_norm(z)), "raw": pairwise_distances(z), "samples": len(z)}

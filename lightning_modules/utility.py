@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from datamodules.tensors import TensorDataModule, evaluation_batch, scaled
+from datamodules.tensors import SPLIT_SEED, TensorDataModule, evaluation_batch, scaled
 from lightning_modules.separability import SAMPLES
 from lightning_modules.split_module import SplitModule, positions
 
 
 @dataclass
 class Utility:
-    """Accuracy in [0, 1] on the whole test set, and the representations (≤ SAMPLES, …) of its first examples.
+    """Accuracy in [0, 1] on the whole test set, and representations (≤ SAMPLES, …) of examples from all over it.
 
     For a text an example is a position, its class the next token; only there is a perplexity.
     """
@@ -41,30 +41,41 @@ def measure_utility(
     """
     x_test, y_test = datamodule.test
     correct = torch.zeros((), dtype=torch.long, device=module.device)
-    surprise = torch.zeros((), dtype=torch.float64, device=module.device)
+    nll = torch.zeros((), dtype=torch.float64, device=module.device)  # negative log-likelihood
     kept: list[Tensor] = []
     size = evaluation_batch(y_test)
+    sample = sample_mask(y_test.numel()).view_as(y_test)
+    parts = zip(x_test.split(size), y_test.to(module.device).split(size), sample.split(size), strict=True)
     with evaluating(module):
-        for x, y in zip(x_test.split(size), y_test.to(module.device).split(size), strict=True):
+        for x, y, in_sample in parts:
             z = module.encode(scaled(x.to(module.device)))
             z = z if channel is None else channel(z)
             logits = positions(module.network.head(z), y)
             correct += (logits.argmax(dim=1) == y.flatten()).sum()
-            surprise += F.cross_entropy(logits, y.flatten(), reduction="sum")
-            if sum(map(len, kept)) < SAMPLES:
-                kept.append(positions(z, y))
-    perplexity = (surprise / y_test.numel()).exp().item() if y_test.ndim == 2 else None
-    return Utility(correct.item() / y_test.numel(), perplexity, torch.cat(kept)[:SAMPLES], y_test.flatten()[:SAMPLES])
+            nll += F.cross_entropy(logits, y.flatten(), reduction="sum")
+            kept.append(positions(z, y)[in_sample.flatten().to(z.device)])
+    perplexity = (nll / y_test.numel()).exp().item() if y_test.ndim == 2 else None
+    return Utility(correct.item() / y_test.numel(), perplexity, torch.cat(kept), y_test[sample])
+
+
+def sample_mask(total: int, count: int = SAMPLES) -> Tensor:
+    """Which of `total` examples belong to a sample of at most `count`, (total,) of bool, the same for every run.
+
+    They are drawn from all over the set: data are often sorted by class.
+    """
+    drawn = torch.randperm(total, generator=torch.Generator().manual_seed(SPLIT_SEED))[:count]
+    return torch.zeros(total, dtype=torch.bool).index_fill_(0, drawn, True)
 
 
 @torch.inference_mode()
 def representations_of_tests(
     module: SplitModule, datamodule: TensorDataModule, count: int = SAMPLES
 ) -> tuple[Tensor, Tensor]:
-    """The representations (≤ count, …) of the first test examples, and their classes."""
+    """The representations (≤ count, …) of test examples from all over the set, and their classes."""
     x, y = datamodule.test
+    sample = sample_mask(len(y), count)
     with evaluating(module):
-        return module.encode(scaled(x[:count].to(module.device))), y[:count]
+        return module.encode(scaled(x[sample].to(module.device))), y[sample]
 
 
 @contextlib.contextmanager

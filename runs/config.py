@@ -229,7 +229,8 @@ class TrainConfig(AttackConfig):
             model also last (all blocks, before the final norm) and final (after it).
         head: the server's part of mlp: default, deeper or wider.
         epochs: passes over the training set.
-        batch_size: examples in one step, over all devices together; every batch is class-balanced.
+        batch_size: examples in one step, over all devices together; every batch is class-balanced. MixCon pairs all
+            of them where it is a multiple of the number of classes.
         lr: learning rate of SGD.
         momentum: momentum of SGD.
         weight_decay: weight decay of SGD.
@@ -258,7 +259,7 @@ class TrainConfig(AttackConfig):
     cut: int | str = 2
     head: str = "default"
     epochs: int = 20
-    batch_size: int = 16
+    batch_size: int = 20  # a multiple of ten classes: MixCon's pairs leave none of the batch out
     lr: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0

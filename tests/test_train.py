@@ -326,6 +326,16 @@ def test_unicon_needs_a_class_twice_and_gets_it_in_every_batch(config: Make, npz
     assert history[0]["train/unicon"] > 0
 
 
+def test_a_batch_that_mixcon_cannot_pair_whole_is_said(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    train(config(lam=1.0, batch_size=7, epochs=1))
+    assert "1 of 7 examples of a batch enter no pair; --batch-size 9 pairs all" in capsys.readouterr().err
+    train(config(lam=1.0, batch_size=9, epochs=1))
+    assert "no pair" not in capsys.readouterr().err
+    train(config(lam=0.0, batch_size=7, epochs=1))
+    assert "no pair" not in capsys.readouterr().err
+    assert TrainConfig().batch_size % 10 == 0, "the default pairs all of ten classes"
+
+
 def test_networks_train_in_training_mode(
     config: Make, npz: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,10 @@ class Defence(nn.Module):
         """How many examples a class-balanced batch needs, on each device, to hold a pair that the penalty compares."""
         return 1
 
+    def left_out(self, classes: int, batch: int) -> int:
+        """How many examples of a class-balanced batch enter no pair of the penalty."""
+        return 0
+
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
         """A scalar that joins the loss, from the cut layer z (B, …), the classes y (B,) and the inputs x (B, …)."""
         return z.new_zeros(())

@@ -82,6 +82,9 @@ class MixCon(Defence):
     def least_batch(self, classes: int) -> int:
         return 2  # of two classes
 
+    def left_out(self, classes: int, batch: int) -> int:
+        return 0 if self.partners or batch < classes else batch % classes  # the surplus over p of every class
+
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
         if not self.partners:
             return mixcon_loss(z, y, self.beta, self.epsilon, self.family, self.normalise)

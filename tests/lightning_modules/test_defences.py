@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence, MixCon, UniCon, mixcon_loss, unicon_loss
+from lightning_modules.defences.mixcon import mixcon_pairs
 from lightning_modules.defences.pairs import squared_distances, unit_norm
 
 
@@ -201,3 +202,11 @@ def test_the_ragged_penalties_have_their_gradients(defence: Defence) -> None:
         return defence.penalty(z, y, z)
 
     assert torch.autograd.gradcheck(penalty, z)
+
+
+@pytest.mark.parametrize(("classes", "batch"), [(10, 16), (10, 20), (3, 7), (7, 20), (10, 6), (2, 5)])
+def test_mixcon_says_how_many_of_a_batch_enter_no_pair(classes: int, batch: int) -> None:
+    y = torch.arange(batch) % classes
+    in_no_pair = int((~mixcon_pairs(y).any(dim=1)).sum())
+    assert MixCon().left_out(classes, batch) == in_no_pair
+    assert MixCon(partners=8).left_out(classes, batch) == UniCon().left_out(classes, batch) == 0
