@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ class Candidate:
     Args:
         optimiser: `adam` (with a cosine-decaying step), or `sgd`.
         lr: the step size.
-        loss: `mse` and `l1` as the paper writes them; `scaled` divides the squared error by the features' mean
-            variance, so that a step means the same on every victim; `spread` divides each feature's by its own.
-        start: `zeros`, `mean` (of the attacker's own inputs) or `random`.
+        loss: `mse` and `l1` as the paper writes them; `relative` divides the squared error by the mean square of z
+            itself, so that a step means the same on every victim; `scaled` by the features' mean variance on the
+            attacker's own inputs; `spread` divides each feature's by its own.
+        start: `zeros`, `grey` (the middle of the input's range), `random`, or `mean` (of the attacker's own inputs).
         tv: weight of the total variation at the first step.
         tv_end: its weight at the last step, reached geometrically; None: it stays.
         leak: how much gradient passes a ReLU that is shut, falling to 0: a feature that must rise can be found.
@@ -51,7 +53,12 @@ def total_variation(s: Tensor) -> Tensor:
 
 
 def feature_weights(loss: str, spread: Tensor) -> Tensor:
-    """What a squared feature error is multiplied by, (d,); a feature that hardly moves may not drown the others."""
+    """What a squared feature error is multiplied by, (d,); a feature that hardly moves may not drown the others.
+
+    Args:
+        loss: of the candidate.
+        spread: every feature's standard deviation on the attacker's own inputs (d,).
+    """
     if loss == "spread":
         return 1 / (spread + 0.05 * spread.mean() + 1e-12).square()
     if loss == "scaled":
@@ -70,9 +77,9 @@ class Descent:
         z: the representations to be explained (B, d).
         group: the candidates.
         starts: where each begins (K, B, …).
-        spread: every feature's standard deviation (d,).
+        spread: every feature's standard deviation (d,), for candidates whose loss asks for it.
         bounds: the inputs' range, for candidates with a box.
-        leak: what opens shut ReLUs in `represent`.
+        leak: what opens the ReLUs that are shut in `represent`.
     """
 
     def __init__(
@@ -102,6 +109,8 @@ class Descent:
         self.tv_ratio = column([end / c.tv if c.tv else 1.0 for end, c in zip(ends, group, strict=True)])
         self.leaks = column([c.leak for c in group])
         self.weights = torch.stack([feature_weights(c.loss, spread) for c in group])[:, None]  # (K, 1, d)
+        size = z.square().mean(dim=1).clamp_min(1e-12)  # (B,)
+        self.scale = torch.cat([1 / size if c.loss == "relative" else torch.ones_like(size) for c in group])  # (K·B,)
         self.target = z.repeat(self.k, 1)  # (K·B, d)
         self.s = starts.flatten(0, 1).clone()  # (K·B, …)
         self.first, self.second = torch.zeros_like(self.s), torch.zeros_like(self.s)  # Adam's moments
@@ -124,15 +133,15 @@ class Descent:
         gradient, residual = self.slope(step / steps)
         with torch.no_grad():
             self.remember(residual)
-            finite = gradient.flatten(1).isfinite().all(dim=1).view(self.each)
-            gradient = torch.where(finite, gradient, 0.0)
+            finite = gradient.flatten(1).square().sum(dim=1).isfinite().view(self.each)  # Adam squares it too
             self.lr = torch.where(finite, self.lr, self.lr / 10)
-            self.first.mul_(0.9).add_(gradient, alpha=0.1)
-            self.second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            # what the overflowed point left behind, its gradient, decay and moments, does not reach the new start
+            self.first = torch.where(finite, 0.9 * self.first + 0.1 * gradient, 0.0)
+            self.second = torch.where(finite, 0.999 * self.second + 0.001 * gradient.square(), 0.0)
             cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
             adam = cosine * (self.first / (1 - 0.9**step)) / ((self.second / (1 - 0.999**step)).sqrt() + 1e-12)
             move = torch.where(self.adam, adam, gradient + self.decay * self.s)
-            s = torch.where(finite, self.s, self.best) - self.lr * move
+            s = torch.where(finite, self.s - self.lr * move, self.best)
             self.s = torch.where(self.box, s.clamp(*self.low_high), s)
 
     def slope(self, progress: float) -> tuple[Tensor, Tensor]:
@@ -140,8 +149,9 @@ class Descent:
         if self.leak is not None:
             self.leak.slopes = self.leaks * max(0.0, 1 - progress / LEAKS_UNTIL)
         s = self.s.requires_grad_(True)
-        difference = self.represent(s) - self.target  # (K·B, d)
-        squared = (difference.view(self.k, self.b, -1).square() * self.weights).mean(dim=2).flatten()
+        with self.leak or contextlib.nullcontext():
+            difference = self.represent(s) - self.target  # (K·B, d)
+        squared = (difference.view(self.k, self.b, -1).square() * self.weights).mean(dim=2).flatten() * self.scale
         loss = torch.where(self.l1, difference.abs().sum(dim=1), squared)
         if len(self.shape) == 3:
             loss = loss + self.tv * self.tv_ratio**progress * total_variation(s)

@@ -6,18 +6,17 @@ blind. A leak lets a part of the gradient through; the forward pass is the victi
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-
-class Leak:
-    """How much gradient passes a shut ReLU, one number an input (N,); None: nothing, the true gradient."""
-
-    def __init__(self) -> None:
-        self.slopes: Tensor | None = None
+# what a network's ReLU may be called by: a module (which calls the first), a function or a method. `x.relu_()` is left
+# alone: who calls it may look at x afterwards, not at what comes back.
+RELUS = (F.relu, torch.relu, Tensor.relu)
 
 
 class LeakyGradient(torch.autograd.Function):
@@ -34,27 +33,21 @@ class LeakyGradient(torch.autograd.Function):
         return torch.where(is_open, gradients[0], slopes * gradients[0]), None
 
 
-class LeakyReLUBackwards(nn.Module):
-    """A ReLU whose gradient leaks."""
+class Leak(TorchFunctionMode):
+    """`with leak: h(x)` runs h with every ReLU leaky backwards, however the network calls it.
 
-    def __init__(self, leak: Leak) -> None:
+    `slopes` says how much gradient passes a shut ReLU, one number an input (N,); None: nothing, the true gradient.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self.leak = leak
+        self.slopes: Tensor | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        slopes = self.leak.slopes
-        if slopes is None or len(slopes) != len(x):
-            return x.clamp_min(0)
-        leaky: Tensor = LeakyGradient.apply(x, slopes.view(-1, *[1] * (x.ndim - 1)))
-        return leaky
-
-
-def with_leaks(encoder: nn.Module) -> tuple[nn.Module, Leak]:
-    """The encoder with every `nn.ReLU` made leaky backwards, and the leak they share; the original is left alone."""
-    leak = Leak()
-    opened = copy.deepcopy(encoder)
-    for parent in [*opened.modules()]:
-        for name, child in parent.named_children():
-            if isinstance(child, nn.ReLU):
-                setattr(parent, name, LeakyReLUBackwards(leak))
-    return opened, leak
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func not in RELUS or self.slopes is None or not args[0].shape or len(args[0]) % len(self.slopes):
+            return func(*args, **(kwargs or {}))
+        x = args[0]
+        slopes = self.slopes.repeat_interleave(len(x) // len(self.slopes))  # tokens or windows folded into the batch
+        return LeakyGradient.apply(x, slopes.view(-1, *[1] * (x.ndim - 1)))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from datamodules.tensors import TensorDataModule, scaled
 from errors import UserError
+from lightning_modules.defences import Release
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_module
+
+SHARE_OF_DEVICE = "SWEETSPOT_SHARE_OF_DEVICE"  # set by a sweep: the part of a GPU, or of the machine, that a run has
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Victim:
     Args:
         encoder: the client's part, with its weights, in evaluation mode, its weights frozen.
         head: the server's part.
-        release: what the defence does to z on its way out; an adaptive attacker goes through it.
+        release: what the defence does to z on its way out, a module or any function; it may draw at random. An
+            adaptive attacker goes through it.
         shape: the shape of one input.
         classes: how many classes the server tells apart.
         bounds: the range of an input's entries, None where it has none (vectors).
@@ -44,7 +49,7 @@ class Victim:
         module = module.eval().requires_grad_(False)
         shape = tuple(module.hparams["shape"])
         bounds = (0.0, 1.0) if len(shape) == 3 else None
-        network, release = module.network, module.defence.release
+        network, release = module.network, Release(module.defence)
         return cls(network.encoder, network.head, release, shape, module.hparams["classes"], bounds)
 
     @classmethod
@@ -53,12 +58,17 @@ class Victim:
         return cls.from_module(load_module(path))
 
     def to(self, device: torch.device) -> Victim:
-        """The same victim on another device."""
-        return replace(self, encoder=self.encoder.to(device), head=self.head.to(device))
+        """The same victim on another device, with whatever its release keeps."""
+        release = self.release.to(device) if isinstance(self.release, nn.Module) else self.release
+        return replace(self, encoder=self.encoder.to(device), head=self.head.to(device), release=release)
+
+    def released(self, x: Tensor) -> Tensor:
+        """What leaves the client for x (B, …)."""
+        return self.release(self.encoder(x))
 
     def represent(self, x: Tensor) -> Tensor:
         """What leaves the client for x, flat, (B, …) → (B, d): the attacker goes through the defence's release."""
-        return self.release(self.encoder(x)).flatten(1)
+        return self.released(x).flatten(1)
 
     def residual(self, x: Tensor, z: Tensor) -> Tensor:
         """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth."""
@@ -113,6 +123,7 @@ class Attack(ABC):
     """
 
     key: str
+    version: ClassVar[int] = 1  # raised when the same settings begin to mean something else: old results are redone
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -135,20 +146,47 @@ def checked(z: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def inputs_at_once(victim: Victim, most: int, gigabytes: float = 4.0) -> int:
+def inputs_at_once(victim: Victim, most: int) -> int:
     """How many inputs, at most `most`, fit into one differentiated pass of the encoder, by what one of them takes."""
     entries = [math.prod(victim.shape)]
     hooks = [
-        layer.register_forward_hook(lambda _, __, z: entries.append(z.numel()))
+        layer.register_forward_hook(lambda _, __, output: entries.append(entries_of(output)))
         for layer in victim.encoder.modules()
         if not [*layer.children()]
     ]
-    victim.encoder(torch.zeros(1, *victim.shape, device=device_of(victim)))
-    for hook in hooks:
-        hook.remove()
-    return max(1, min(most, int(gigabytes * 2**30 / (2 * 4 * sum(entries)))))  # float32, values and gradients
+    try:
+        victim.encoder(torch.zeros(1, *victim.shape, device=device_of(victim)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(1, min(most, int(memory_of(device_of(victim)) / (2 * 4 * sum(entries)))))  # float32, values, gradients
+
+
+def entries_of(output: Any) -> int:
+    """How many numbers a layer gave back: a tensor, or several in tuples, lists and dicts."""
+    if isinstance(output, Tensor):
+        return output.numel()
+    if isinstance(output, dict):
+        output = output.values()
+    elif not isinstance(output, list | tuple):
+        return 0
+    return sum(map(entries_of, output))
+
+
+def memory_of(device: torch.device) -> float:
+    """Bytes that one pass of an attack may take: at most 4 GiB, and a quarter of this process's share of the device.
+
+    The share does not follow from what is free at the moment: the same machine makes the same passes.
+    """
+    if device.type == "cuda":
+        whole = torch.cuda.get_device_properties(device).total_memory
+    else:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(4 * 2**30, whole * float(os.environ.get(SHARE_OF_DEVICE, 1)) / 4)
 
 
 def device_of(victim: Victim) -> torch.device:
     """Where the victim's weights are."""
-    return next((tensor.device for tensor in victim.encoder.parameters()), torch.device("cpu"))
+    parts = [part for part in (victim.encoder, victim.head, victim.release) if isinstance(part, nn.Module)]
+    tensors = (tensor for part in parts for tensor in (*part.parameters(), *part.buffers()))
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))

@@ -2,7 +2,8 @@
 
 `paper` is the recipe as published. `adaptive` is what a determined attacker does: a prior that is strong first and
 weak in the end, gradients through shut ReLUs, features scaled by their own spread, several step sizes and starts at
-once, and for every input the candidate that explains z best, the smoothest where several do.
+once, and for every input the candidate that explains z best, the smoothest where several do. `no-data` is the same
+attacker without a single input of its own: no mean input to begin at, no spread of features.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attacks.descent import Candidate, Descent, total_variation
-from attacks.leaky import with_leaks
+from attacks.leaky import Leak
 from attacks.threat_model import (
     Attack,
     AttackerData,
@@ -26,7 +27,7 @@ from attacks.threat_model import (
     device_of,
     inputs_at_once,
 )
-from errors import UserError
+from errors import UserError, check_one_of
 from lightning_modules.networks.split import Standardise
 
 CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
@@ -40,7 +41,11 @@ PAPER_VECTORS = Candidate("sgd", 0.01, "l1", "zeros", tv=0.0, tv_end=None, leak=
 PAPER_GREY = Candidate("sgd", 10.0, "mse", "zeros", tv=1e-5, tv_end=None, leak=0.0, weight_decay=1e-4, box=False)
 PAPER_COLOUR = replace(PAPER_GREY, tv=1e-2)
 
-NORMAL = [
+RECIPES = ("paper", "no-data", "adaptive")
+STEPS = {"fast": 300, "normal": 500, "thorough": 1500}  # of each candidate, by budget
+
+# what the adaptive attacker tries; `fast` takes the first two, `normal` the first eight, `thorough` all
+ADAPTIVE = [
     Candidate(),
     Candidate(tv_end=1e-5),
     Candidate(tv_end=1e-6),
@@ -49,26 +54,36 @@ NORMAL = [
     Candidate(leak=0.0),
     Candidate(loss="scaled"),
     Candidate(start="random"),
+    Candidate(tv=1e-2),
+    Candidate(tv=1e-4, tv_end=1e-6),
+    Candidate(tv=0.0, tv_end=None),
+    Candidate(leak=1.0),
+    Candidate(start="zeros"),
+    Candidate(start="random", tv_end=1e-5),
+    Candidate(start="random", tv=1e-3, lr=0.1),
+    Candidate("sgd", lr=1.0, loss="scaled"),
 ]
-BUDGETS: dict[str, tuple[int, list[Candidate]]] = {
-    "fast": (300, [Candidate(), Candidate(tv_end=1e-5)]),
-    "normal": (500, NORMAL),
-    "thorough": (
-        1500,
-        [
-            *NORMAL,
-            Candidate(tv=1e-2),
-            Candidate(tv=1e-4, tv_end=1e-6),
-            Candidate(tv=0.0, tv_end=None),
-            Candidate(leak=1.0),
-            Candidate(start="zeros"),
-            Candidate(start="random", tv_end=1e-5),
-            Candidate(start="random", tv=1e-3, lr=0.1),
-            Candidate("sgd", lr=1.0, loss="scaled"),
-        ],
-    ),
-}
-
+# the same without data
+BLIND = Candidate(loss="relative", start="grey")
+NO_DATA = [
+    BLIND,
+    replace(BLIND, tv_end=1e-5),
+    replace(BLIND, tv_end=1e-6),
+    replace(BLIND, tv=1e-3),
+    replace(BLIND, lr=1.0),
+    replace(BLIND, start="zeros"),
+    replace(BLIND, start="random"),
+    replace(BLIND, leak=0.0),
+    replace(BLIND, tv=1e-2),
+    replace(BLIND, tv=1e-4, tv_end=1e-6),
+    replace(BLIND, tv=0.0, tv_end=None),
+    replace(BLIND, leak=1.0),
+    replace(BLIND, start="zeros", tv_end=1e-5),
+    replace(BLIND, start="random", tv_end=1e-5),
+    replace(BLIND, start="random", tv=1e-3, lr=0.1),
+    replace(BLIND, optimiser="sgd", lr=1.0),
+]
+TRIED = {"fast": 2, "normal": 8, "thorough": 16}  # candidates, by budget
 
 # A vector has no variation to count and no box, and is often larger than z: what z leaves open should stay where the
 # attacker's own data are, so descents begin at their mean and take small steps.
@@ -83,39 +98,53 @@ VECTORS = [
         Candidate(lr=0.1, start="random"),
     )
 ]
+NO_DATA_VECTORS = [
+    replace(candidate, loss="relative", start="zeros" if candidate.start == "mean" else candidate.start)
+    for candidate in VECTORS
+]
+
+
+def candidates_of(recipe: str, budget: str, shape: tuple[int, ...]) -> list[Candidate]:
+    """What an attacker who adapts tries on inputs of a shape."""
+    if len(shape) == 1:
+        return VECTORS if recipe == "adaptive" else NO_DATA_VECTORS
+    return (ADAPTIVE if recipe == "adaptive" else NO_DATA)[: TRIED[budget]]
 
 
 class WhiteBox(Attack):
-    """Inversion by optimisation. It needs the weights and z; with data of its own it also knows a mean input.
+    """Inversion by optimisation. `paper` and `no-data` need the weights and z, `adaptive` also inputs of its own.
 
     Args:
-        recipe: `paper` or `adaptive`.
-        budget: `fast`, `normal` or `thorough`; how much the adaptive attacker spends.
+        recipe: `paper`, `no-data` or `adaptive`.
+        budget: `fast`, `normal` or `thorough`; how much an attacker who adapts spends.
         seed: of the random starts.
     """
 
+    version = 2  # a descent that overflows starts again where it was best, also with weight decay
+
     def __init__(self, recipe: str = "adaptive", budget: str = "normal", seed: int = 0) -> None:
-        if recipe not in ("paper", "adaptive"):
-            raise UserError(f"recipe must be paper or adaptive; got {recipe}")
-        if budget not in BUDGETS:
-            raise UserError(f"budget must be one of {', '.join(BUDGETS)}; got {budget}")
+        check_one_of("recipe", recipe, RECIPES)
+        check_one_of("budget", budget, STEPS)
         self.key, self.recipe, self.budget, self.seed = f"whitebox/{recipe}", recipe, budget, seed
         self.mean: Tensor | None = None  # of the attacker's inputs, (…)
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
 
     @property
     def settings(self) -> dict[str, Any]:
-        adaptive = (
-            {"budget": self.budget, "seed": self.seed} if self.recipe == "adaptive" else {}
-        )  # paper draws nothing
-        return {"recipe": self.recipe, **adaptive}
+        drawn = {"budget": self.budget, "seed": self.seed} if self.recipe != "paper" else {}  # paper draws nothing
+        return {"recipe": self.recipe, **drawn}
 
     def __repr__(self) -> str:
         return f"WhiteBox({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
-        if data is None or self.recipe == "paper":
+        if self.recipe != "adaptive":
             return
+        if data is None:
+            raise UserError(
+                "whitebox/adaptive needs inputs of the attacker's own, and this threat model grants none; "
+                "whitebox/no-data does without"
+            )
         own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
         with torch.inference_mode():
@@ -131,7 +160,7 @@ class WhiteBox(Attack):
         for part in z.split(inputs_at_once(victim, CHUNK)):  # after Ctrl-C what is left keeps its starts
             parts.append(one_way(victim, part, stopped=any(trace["steps"] < trace["of"] for *_, trace in parts)))
         trace = parts[0][2] | {"steps": min(each["steps"] for *_, each in parts)}
-        if self.recipe == "adaptive":
+        if self.recipe != "paper":
             trace["chosen"] = [choice for *_, each in parts for choice in each["chosen"]]
         x, residual = torch.cat([x for x, *_ in parts]), torch.cat([residual for _, residual, _ in parts])
         return Reconstruction(x, residual, time.perf_counter() - began, trace)
@@ -150,19 +179,18 @@ class WhiteBox(Attack):
 
     def adapted(self, victim: Victim, z: Tensor, stopped: bool) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Every candidate of the budget, as many at once as memory allows, and the best explanation of each input."""
-        steps, candidates = BUDGETS[self.budget]
-        if len(victim.shape) == 1:
-            candidates = VECTORS
-        spread = self.spread if self.spread is not None else z.std(dim=0) if len(z) > 1 else torch.ones_like(z[0])
-        encoder, leak = with_leaks(victim.encoder)
-        opened = replace(victim, encoder=encoder)
+        if self.recipe == "adaptive" and self.spread is None:
+            raise UserError("whitebox/adaptive must be prepared before it can reconstruct")
+        steps, candidates = STEPS[self.budget], candidates_of(self.recipe, self.budget, victim.shape)
+        spread = torch.ones_like(z[0]) if self.spread is None else self.spread
+        leak = Leak()
         together = max(1, inputs_at_once(victim, CHUNK) // len(z))
         found: list[tuple[Tensor, Tensor]] = []
         done = 0
         for first in range(0, len(candidates), together):
             group = candidates[first : first + together]
             starts = self.starts(victim, z, group)
-            descent = Descent(opened.represent, z, group, starts, spread, victim.bounds, leak)
+            descent = Descent(victim.represent, z, group, starts, spread, victim.bounds, leak)
             part = f" {first + 1}–{first + len(group)} of {len(candidates)}" if len(candidates) > together else ""
             done = descent.run(0 if stopped else steps, self.key + part)
             found.append(descent.ended(at_the_last=False))
@@ -185,10 +213,15 @@ class WhiteBox(Attack):
         generator = torch.Generator().manual_seed(self.seed)
         shape = (len(z), *victim.shape)
         zeros = torch.zeros(shape, device=z.device)
-        mean = zeros if self.mean is None else self.mean.to(z.device).expand(shape)
         noise = torch.rand if victim.bounds is not None else torch.randn
-        random = noise(shape, generator=generator).to(z.device)
-        return torch.stack([{"zeros": zeros, "mean": mean, "random": random}[candidate.start] for candidate in group])
+        begin = {
+            "zeros": zeros,
+            "grey": zeros + sum(victim.bounds or (0.0, 0.0)) / 2,
+            "random": noise(shape, generator=generator).to(z.device),
+        }
+        if self.mean is not None:
+            begin["mean"] = self.mean.to(z.device).expand(shape)
+        return torch.stack([begin[candidate.start] for candidate in group])
 
 
 def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 import attacks.whitebox as whitebox
 from attacks import AttackerData, Victim
-from attacks.whitebox import BUDGETS, WhiteBox
+from attacks.whitebox import STEPS, TRIED, WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from datamodules.tensors import scaled
@@ -79,9 +79,7 @@ def main() -> None:
     default = WhiteBox("adaptive")
     default.prepare(victim, AttackerData.of(data))
     recovered, attacking = attacked(default, victim, z)
-    print(
-        f"  the default attack: {len(BUDGETS['normal'][1])} candidates, {BUDGETS['normal'][0]} steps: {attacking:.1f} s"
-    )
+    print(f"  the default attack: {TRIED['normal']} candidates, {STEPS['normal']} steps: {attacking:.1f} s")
     try:
         perceptual = perceptual_network()
     except AssetError as error:

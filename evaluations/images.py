@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from attacks.whitebox import WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from datamodules.tensors import scaled
-from errors import UserError
+from errors import UserError, check_one_of
 from files import replacing
+from lightning_modules.drawing import draws_from
 from metrics.classifier import independent_classifier
 from metrics.perceptual import perceptual_network
 from metrics.scoring import Scorer
@@ -33,7 +35,8 @@ from runs.matching import check_same_data
 
 PICTURE = "recovered.png"
 GALLERY = 1000  # test inputs among which the true one is searched
-FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
+CLIENT = 2**32  # added to the seed of what the client draws: an attack never draws the client's own noise
+ATTACKS: dict[str, type[Attack]] = {"prototype": Prototype, "whitebox": WhiteBox, "decoder": Decoder}
 
 
 def evaluate_images(
@@ -58,23 +61,24 @@ def evaluate_images(
     victim = Victim.from_checkpoint(run.checkpoint).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
     inputs = datamodule.sample_of_tests(samples)
-    with torch.no_grad():  # what left the client; from here on only the scorer knows x
-        z = victim.release(victim.encoder(scaled(datamodule.test[0][inputs].to(device))))
+    with torch.no_grad(), draws_from(CLIENT + seed, device):  # what left the client
+        z = victim.released(scaled(datamodule.test[0][inputs].to(device)))  # from here on only the scorer knows x
     scorer = functools.cache(lambda: scorer_of(run, datamodule, inputs, device))  # made once, where it is needed
     for attack in attacks:
         if finished(results, attack, samples):
             score_again(run, results, attack, datamodule, device)
             continue
         began = time.perf_counter()
-        attack.prepare(victim, AttackerData.of(datamodule))
-        reconstruction = attack.reconstruct(victim, z)
+        with draws_from(seed, device):
+            attack.prepare(victim, AttackerData.of(datamodule))
+            reconstruction = attack.reconstruct(victim, z)
         made_with = environment(device, seed, time.perf_counter() - began)
         stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
         if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
             keep(run, attack.key, reconstruction.x)
             scores = scorer().score(reconstruction.x)
             about = {"inputs": inputs.tolist(), "settings": attack.settings, "stopped": stopped}
-            results["attacks"][attack.key] = {**scored(scores), **record(reconstruction, made_with), **about}
+            results["attacks"][attack.key] = {**scored(scores), **record(attack, reconstruction, made_with), **about}
             results["worst_case"] = worst_case(results["attacks"])
             run.write_results(results)
         if stopped:  # the best so far is kept; the same command does the attack in full
@@ -113,17 +117,22 @@ def read_attackable(run: Run) -> dict[str, Any]:
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
-    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    versions = {name: kind.version for name, kind in ATTACKS.items()}
+    results["attacks"] = {
+        key: each
+        for key, each in results["attacks"].items()
+        if each.get("format") == versions.get(key.split("/")[0], Attack.version)
+    }
     return results
 
 
-def record(reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
+def record(attack: Attack, reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
     """What results.json keeps of an attack, apart from its scores."""
     return {
         "residual": reconstruction.residual.mean().item(),
         "seconds": made_with["seconds"],
         "samples": len(reconstruction.x),
-        "format": FORMAT,
+        "format": attack.version,
         "trace": reconstruction.trace,
         "environment": made_with,
     }
@@ -131,13 +140,15 @@ def record(reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[st
 
 def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]:
     """The attacks that a config asks for, the prototype first."""
-    attacks: list[Attack] = []
+    made: dict[str, Callable[[str], Attack]] = {
+        "whitebox": lambda recipe: WhiteBox(recipe, config.budget, seed),
+        "decoder": lambda recipe: Decoder(recipe, config.budget, seed, cache, config.decoder_epochs),
+    }
+    attacks = []
     for key in config.attack_keys():
         name, recipe = key.split("/")
-        if name == "whitebox":
-            attacks.append(WhiteBox(recipe, config.budget, seed))
-        else:
-            attacks.append(Decoder(recipe, config.budget, seed, cache, config.decoder_epochs))
+        check_one_of("attack", name, made)
+        attacks.append(made[name](recipe))
     return [Prototype(), *attacks] if attacks else []
 
 

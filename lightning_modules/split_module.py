@@ -184,10 +184,11 @@ class SplitModule(lightning.LightningModule):
             "fused": self.trainer.precision != "16-mixed",
         }
         optimiser: torch.optim.Optimizer
+        trained = [*self.network.parameters(), *self.defence.parameters()]
         if options["optimiser"] == "adam":
-            optimiser = torch.optim.AdamW(self.network.parameters(), **common)
+            optimiser = torch.optim.AdamW(trained, **common)
         else:
-            optimiser = torch.optim.SGD(self.network.parameters(), momentum=options["momentum"], **common)
+            optimiser = torch.optim.SGD(trained, momentum=options["momentum"], **common)
         if not options["milestones"]:
             return optimiser
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])

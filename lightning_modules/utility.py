@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from datamodules.tensors import SPLIT_SEED, TensorDataModule, evaluation_batch, scaled
+from lightning_modules.drawing import draws_from
 from lightning_modules.separability import SAMPLES
 from lightning_modules.split_module import SplitModule, positions
 
@@ -46,7 +47,7 @@ def measure_utility(
     size = evaluation_batch(y_test)
     sample = sample_mask(y_test.numel()).view_as(y_test)
     parts = zip(x_test.split(size), y_test.to(module.device).split(size), sample.split(size), strict=True)
-    with evaluating(module):
+    with evaluating(module), draws_from(module.hparams["seed"], module.device):
         for x, y, in_sample in parts:
             z = module.encode(scaled(x.to(module.device)))
             z = z if channel is None else channel(z)
@@ -74,7 +75,7 @@ def representations_of_tests(
     """The representations (≤ count, …) of test examples from all over the set, and their classes."""
     x, y = datamodule.test
     sample = sample_mask(len(y), count)
-    with evaluating(module):
+    with evaluating(module), draws_from(module.hparams["seed"], module.device):
         return module.encode(scaled(x[sample].to(module.device))), y[sample]
 
 

@@ -31,7 +31,7 @@ def attacks_behind(cells: Sequence[Cell]) -> frozenset[str]:
 
 def is_adaptive(attack: str) -> bool:
     """Whether an attack fits itself to its victim; all that recover text from states do."""
-    return attack.endswith("/adaptive") or attack.startswith("text/")
+    return attack.endswith(("/adaptive", "/no-data")) or attack.startswith("text/")
 
 
 def more_attacks(cells: Sequence[Cell]) -> list[str]:

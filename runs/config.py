@@ -43,7 +43,8 @@ RESULT_CHANGING += (
 )
 
 # the attacks, and the recipes of each that are run unless someone asks for others: the GAN's 50 epochs are on request
-RECIPES = {"whitebox": ("paper", "adaptive"), "decoder": ("adaptive",)}
+RECIPES = {"whitebox": ("paper", "no-data", "adaptive"), "decoder": ("adaptive",)}
+ALL_RECIPES = {"whitebox": ("paper", "no-data", "adaptive"), "decoder": ("paper", "adaptive")}
 BUDGETS = ("fast", "normal", "thorough")
 POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
 OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
@@ -113,10 +114,11 @@ class AttackConfig:
     """How a run is attacked.
 
     Args:
-        attacks: for images whitebox and decoder (both recipes of the first, the adaptive one of the second), for text
+        attacks: for images whitebox and decoder (all recipes of the first, the adaptive one of the second), for text
             text; or one alone, such as decoder/paper or text/sipit; none attacks nothing. The prototype, the floor of
             images, is always beside them.
-        recipe: paper, adaptive or both: the recipes of all attacks that are named without one.
+        recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
+            attacks that are named without one.
         samples: how many test images or vectors are attacked.
         budget: what the adaptive attacker spends: fast, normal or thorough.
         attack_seed: what the attacks draw follows from it; default: the run's own seed.
@@ -149,7 +151,7 @@ class AttackConfig:
 
     def check_attacks(self) -> None:
         """Refuse attacks that there are not, and numbers that cannot be meant."""
-        known = [*RECIPES, *(f"{attack}/{recipe}" for attack in RECIPES for recipe in ("paper", "adaptive"))]
+        known = [*RECIPES, *(f"{attack}/{recipe}" for attack, recipes in ALL_RECIPES.items() for recipe in recipes)]
         known += ["text", *(f"text/{policy}" for policy in POLICIES)]
         for name in self.attacks:
             if name not in known and not (name == "none" and len(self.attacks) == 1):
@@ -157,8 +159,10 @@ class AttackConfig:
         if not self.attacks:
             raise UserError(f"--attacks needs a name: none, or of {', '.join(known)}")
         for name in self.recipe:
-            if name not in ("paper", "adaptive"):
-                raise UserError(f"--recipe must be paper, adaptive or both; got {name}")
+            check_one_of("--recipe", name, ALL_RECIPES["whitebox"])
+        if self.recipe and not self.attack_keys() and set(self.attacks) & set(ALL_RECIPES):
+            named = ", ".join(name for name in self.attacks if name in ALL_RECIPES)
+            raise UserError(f"--recipe {' '.join(self.recipe)} leaves nothing of {named}: it has no such recipe")
         check_one_of("--budget", self.budget, BUDGETS)
         counts = (("samples", self.samples), ("decoder-epochs", self.decoder_epochs), ("prompts", self.prompts))
         for flag, count in counts:
@@ -182,7 +186,7 @@ class AttackConfig:
 
         Example:
             >>> AttackConfig().attack_keys()
-            ['whitebox/paper', 'whitebox/adaptive', 'decoder/adaptive']
+            ['whitebox/paper', 'whitebox/no-data', 'whitebox/adaptive', 'decoder/adaptive']
             >>> AttackConfig(attacks=["decoder"], recipe=["paper"]).attack_keys()
             ['decoder/paper']
         """
@@ -192,8 +196,8 @@ class AttackConfig:
                 asked += [f"{attack}/{recipe}" for recipe in self.recipe or usual]
         return [
             f"{attack}/{recipe}"
-            for attack in RECIPES
-            for recipe in ("paper", "adaptive")
+            for attack, recipes in ALL_RECIPES.items()
+            for recipe in recipes
             if f"{attack}/{recipe}" in asked
         ]
 

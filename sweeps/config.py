@@ -66,8 +66,11 @@ class SweepConfig:
         Args:
             common: what all runs share, fields of TrainConfig.
         """
-        pairs = [(0.0, self.beta[0]), *((lam, beta) for lam in self.lam if lam > 0 for beta in self.beta)]
-        return cells_of(pairs, self.seed, common)
+        vanilla = cells_of([(0.0, self.beta[0])], self.seed, {**common, "defence": "none"})
+        defended = cells_of([(lam, beta) for lam in self.lam for beta in self.beta], self.seed, common)
+        cells = {repr(dataclasses.asdict(config)): config for config in (*vanilla, *defended)}
+        # λ = 0 is the vanilla network, unless the defence also changes what is released: each is there once
+        return sorted(cells.values(), key=lambda config: self.seed.index(config.seed))
 
 
 def check_values(flag: str, values: Sequence[float]) -> None:

@@ -28,6 +28,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_only
 from ray import tune
 
+from attacks.threat_model import SHARE_OF_DEVICE
 from errors import BusyError, UserError, first_line
 from runs.command_line import disk_trouble, quieten
 from runs.config import TrainConfig
@@ -255,6 +256,7 @@ def run_cell(parameters: dict[str, Any], make: Make) -> None:
     torch.set_num_threads(task["threads"])
     if not task["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a cell that was given none takes none
+    os.environ[SHARE_OF_DEVICE] = str(task["gpus"] or min(1.0, task["threads"] / joblib.cpu_count()))
     quieten()
     config = TrainConfig(**task["fields"])
     run = Run(Path(config.out) / task["name"])

@@ -18,10 +18,10 @@ from torch import Tensor
 import attacks.decoder.attack as decoder_attack
 import evaluations.images as images
 from attacks import Attack, AttackerData, Reconstruction, Victim
-from attacks.descent import Candidate, Descent
+from attacks.descent import Descent
 from attacks.text.proxy import InnerLoop
 from attacks.text.single_commit import OPERATING_POINTS
-from attacks.whitebox import BUDGETS, WhiteBox
+from attacks.whitebox import STEPS, WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
@@ -49,8 +49,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
     monkeypatch.setattr("metrics.classifier.STEPS", 5)
     monkeypatch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
-    for budget in BUDGETS:
-        monkeypatch.setitem(BUDGETS, budget, (5, [Candidate(), Candidate(start="random")]))
+    for budget in STEPS:
+        monkeypatch.setitem(STEPS, budget, 5)
         monkeypatch.setitem(decoder_attack.STEPS, budget, 3)
     images.perceptual_or_none.cache_clear()
 
@@ -90,7 +90,7 @@ def test_right_after_training_and_later_are_the_same(config: Make, tmp_path: Pat
 def test_the_record_of_an_attack(run: Run) -> None:
     assert attack(run) == 0
     results = run.read_results()
-    assert list(results["attacks"]) == ["prototype", "whitebox/paper", "whitebox/adaptive", "decoder/adaptive"]
+    assert list(results["attacks"]) == ["prototype", *AttackConfig().attack_keys()]
     for each in results["attacks"].values():
         for metric in ("ssim", "psim", "psnr", "mse", "recognised", "rank"):
             assert each[metric].keys() >= {"mean", "std", "worst"}
@@ -270,7 +270,7 @@ def test_a_finished_attack_is_not_repeated(run: Run, monkeypatch: pytest.MonkeyP
     assert attack(run, "--attacks", "whitebox") == 0
     assert (done, run.results.read_bytes()) == ([], before)
     assert attack(run, "--attacks", "whitebox", "--attack-seed", "7") == 0
-    assert done == ["whitebox/adaptive"], "the paper's recipe draws nothing"
+    assert done == ["whitebox/no-data", "whitebox/adaptive"], "the paper's recipe draws nothing"
 
 
 def test_stopped_between_attacks_the_same_command_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,11 +278,22 @@ def test_stopped_between_attacks_the_same_command_goes_on(run: Run, monkeypatch:
         patched.setattr(decoder_attack, "fit", ctrl_c)
         assert attack(run) == 130
     kept = run.read_results()["attacks"]
-    assert list(kept) == ["prototype", "whitebox/paper", "whitebox/adaptive"]
+    assert list(kept) == ["prototype", "whitebox/paper", "whitebox/no-data", "whitebox/adaptive"]
     assert attack(run) == 0
     results = run.read_results()["attacks"]
     assert list(results)[-1] == "decoder/adaptive"
     assert {key: results[key] for key in kept} == kept
+
+
+def test_an_attack_of_an_older_version_is_done_again(run: Run) -> None:
+    assert attack(run, "--attacks", "whitebox/paper", "decoder/adaptive") == 0
+    results = run.read_results()
+    results["attacks"]["whitebox/paper"] |= {"format": 1, "residual": 7.0}
+    results["attacks"]["decoder/adaptive"]["residual"] = 7.0
+    run.write_results(results)
+    assert attack(run, "--attacks", "whitebox/paper", "decoder/adaptive") == 0
+    assert run.read_results()["attacks"]["whitebox/paper"]["residual"] < 7
+    assert run.read_results()["attacks"]["decoder/adaptive"]["residual"] == 7, "this one means what it meant"
 
 
 def ctrl_c(*_: Any) -> None:
@@ -299,11 +310,11 @@ def test_ctrl_c_in_the_white_box_keeps_the_best_so_far(run: Run, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(Descent, "descend", at_step_3)
-        assert attack(run, "--attacks", "whitebox") == 130
+        assert attack(run, "--attacks", "whitebox", "--recipe", "adaptive") == 130
     record = run.read_results()["attacks"]["whitebox/adaptive"]
     assert record["stopped"]
     assert record["trace"]["steps"] == 2
-    assert attack(run, "--attacks", "whitebox") == 0
+    assert attack(run, "--attacks", "whitebox", "--recipe", "adaptive") == 0
     assert not run.read_results()["attacks"]["whitebox/adaptive"]["stopped"], "it was done in full"
 
 
@@ -354,7 +365,8 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
         (["--attacks", "nope"], "--attacks must be none, or of whitebox, decoder"),
         (["--attacks", "none"], "leaves nothing to do"),
         (["--attacks", "none", "whitebox"], "--attacks must be none, or of"),
-        (["--recipe", "secret"], "--recipe must be paper, adaptive or both; got secret"),
+        (["--recipe", "secret"], "--recipe must be one of paper, no-data, adaptive; got secret"),
+        (["--attacks", "decoder", "--recipe", "no-data"], "--recipe no-data leaves nothing of decoder"),
         (["--budget", "endless"], "--budget must be one of fast, normal, thorough; got endless"),
         (["--decoder-epochs", "0"], "--decoder-epochs must be at least 1"),
         (["--attack-seed", "-1"], "--attack-seed must be at least 0"),

@@ -25,10 +25,12 @@ from attacks.decoder.training import (
 from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
 from files import replacing
+from lightning_modules.drawing import draws_from
 from runs.checkpoints import restored
 
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
 HELD_OUT = 1000  # inputs of the attacker's own, at most a tenth, on which the better decoder shows
+MARKED = 4  # inputs that tell one release from another
 STATISTICS = 5000  # inputs that the scale of z is taken from
 FORMAT = 1  # raised when decoders are built or trained in another way: old files are then not taken for new ones
 
@@ -104,13 +106,13 @@ class Decoder(Attack):
     @torch.no_grad()
     def loss_on(self, x: Tensor, network: InverseNetwork, victim: Victim) -> float:
         """How far a decoder is from inputs x (B, …), seen through the victim."""
-        return inverse_loss(network(victim.release(victim.encoder(x))), x).item()
+        return inverse_loss(network(victim.released(x)), x).item()
 
     def decoder(self, kind: str, victim: Victim, own: AttackerData, file: Path) -> InverseNetwork:
         """A trained decoder, from the cache where it is there."""
         with torch.no_grad():
             sample = own.sample(STATISTICS).to(device_of(victim))
-            z = torch.cat([victim.release(victim.encoder(part)) for part in sample.split(BATCH)])
+            z = torch.cat([victim.released(part) for part in sample.split(BATCH)])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = InverseNetwork(tuple(z.shape[1:]), victim.shape, steadied=kind == "gan").to(device_of(victim))
@@ -139,6 +141,8 @@ class Decoder(Attack):
         made_with = hashlib.sha256(f"{FORMAT} {kind} {length} {self.seed}".encode())
         for tensor in (*victim.encoder.state_dict().values(), own.x):
             made_with.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        if (mark := mark_of_release(victim, own)) is not None:
+            made_with.update(mark)
         folder = self.cache if self.cache is not None else Path(os.devnull)  # where nothing is found
         return folder / f"decoder-{kind}-{length}-{self.seed}-{made_with.hexdigest()[:8]}.pt"
 
@@ -151,3 +155,12 @@ class Decoder(Attack):
             x = torch.cat([self.networks[better](part) for part in checked(z).split(BATCH)])
         trace = {"network": better, "held_out_loss": self.held_out, "from_cache": self.from_cache}
         return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began, trace)
+
+
+@torch.no_grad()
+def mark_of_release(victim: Victim, own: AttackerData) -> bytes | None:
+    """What a release makes of a few representations, by which any release is known; None where it does nothing."""
+    z = victim.encoder(own.sample(MARKED).to(device_of(victim)))
+    with draws_from(0, z.device):
+        released = victim.release(z)
+    return None if torch.equal(released, z) else released.cpu().contiguous().numpy().tobytes()

@@ -123,7 +123,7 @@ class Unregistered:
     def answer(self, x: Tensor, through: bool = False) -> Tensor:
         """The released representations of x (B, …); with `through`, differentiable in x."""
         with torch.set_grad_enabled(through):
-            return self.victim.release(self.victim.encoder(x))
+            return self.victim.released(x)
 
 
 class Steps(Callback):

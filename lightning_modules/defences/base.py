@@ -29,3 +29,14 @@ class Defence(nn.Module):
     def release(self, z: Tensor) -> Tensor:
         """What the server, and the attacker, gets to see of z."""
         return z
+
+
+class Release(nn.Module):
+    """What a defence releases, as a module: whatever the defence keeps moves between devices with it."""
+
+    def __init__(self, defence: Defence) -> None:
+        super().__init__()
+        self.defence = defence
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.defence.release(z)

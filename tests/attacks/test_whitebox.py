@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from attacks import AttackerData, Victim
 from attacks.descent import Candidate, Descent, feature_weights, total_variation
-from attacks.leaky import with_leaks
-from attacks.threat_model import inputs_at_once
-from attacks.whitebox import BUDGETS, PAPER_GREY, WhiteBox, best_explanation
+from attacks.leaky import Leak
+from attacks.threat_model import SHARE_OF_DEVICE, inputs_at_once
+from attacks.whitebox import ADAPTIVE, NO_DATA, PAPER_GREY, RECIPES, STEPS, WhiteBox, best_explanation, candidates_of
 from errors import UserError
 from lightning_modules.split_module import SplitModule
 from metrics.similarity import ssim
@@ -47,12 +47,21 @@ def test_total_variation_equals_the_formula() -> None:
     assert torch.autograd.gradcheck(total_variation, torch.rand(1, 1, 4, 4, dtype=torch.float64, requires_grad=True))
 
 
-@pytest.mark.parametrize("recipe", ["paper", "adaptive"])
+def short(monkeypatch: pytest.MonkeyPatch, steps: int, candidates: list[Candidate] | None = None) -> None:
+    """Let the fast attacker take fewer steps, and try these candidates instead of its own."""
+    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", steps)
+    monkeypatch.setitem(STEPS, "fast", steps)
+    if candidates is not None:
+        monkeypatch.setattr("attacks.whitebox.candidates_of", lambda *_: candidates)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_all_at_once_equals_one_at_a_time(
     recipe: str, victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 20)
-    monkeypatch.setitem(BUDGETS, "fast", (20, [Candidate(tv=1e-4, tv_end=None), Candidate(tv=1e-3, start="random")]))
+    loss = "spread" if recipe == "adaptive" else "relative"
+    weak = Candidate(loss=loss, start="grey", tv=1e-4, tv_end=None)
+    short(monkeypatch, 20, [weak, replace(weak, tv=1e-3, start="random")])
     attack = WhiteBox(recipe, "fast")
     attack.prepare(victim, AttackerData(images, torch.zeros(6, dtype=torch.long)))
     with torch.no_grad():
@@ -76,7 +85,7 @@ def same_starts(starts: Any, attack: WhiteBox, victim: Victim, z: Tensor) -> Any
 
 
 def test_the_first_convolution_gives_the_image_back(victim: Victim, images: Tensor) -> None:
-    attack = WhiteBox("adaptive", "fast")
+    attack = WhiteBox("no-data", "fast")
     with torch.no_grad():
         z = victim.encoder(images)
     reconstruction = attack.reconstruct(victim, z)
@@ -87,11 +96,11 @@ def test_the_first_convolution_gives_the_image_back(victim: Victim, images: Tens
 def test_the_smallest_residual_wins_for_every_input(
     victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hopeless, sound = Candidate(lr=1e-9), Candidate(tv=1e-4, tv_end=None)
-    monkeypatch.setitem(BUDGETS, "fast", (60, [hopeless, sound]))
+    sound = Candidate(loss="relative", start="grey", tv=1e-4, tv_end=None)
+    short(monkeypatch, 60, [replace(sound, lr=1e-9), sound])
     with torch.no_grad():
         z = victim.encoder(images)
-    reconstruction = WhiteBox("adaptive", "fast").reconstruct(victim, z)
+    reconstruction = WhiteBox("no-data", "fast").reconstruct(victim, z)
     assert reconstruction.trace["chosen"] == [1] * len(images)
     residual = (victim.represent(reconstruction.x) - z.flatten(1)).norm(dim=1) / z.flatten(1).norm(dim=1)
     assert torch.allclose(reconstruction.residual, residual, rtol=1e-3, atol=1e-6)
@@ -110,22 +119,29 @@ def test_among_vectors_that_explain_z_the_one_nearest_to_the_data_wins() -> None
     assert best_explanation(x, residual, torch.ones(2)).tolist() == [1]
 
 
-def test_a_step_that_is_not_finite_goes_back_to_the_best_point(images: Tensor) -> None:
-    class Brittle(nn.Module):
-        """NaN wherever an input leaves the unit box by much."""
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("decay", [0.0, 1e-4])
+def test_a_descent_that_overflows_starts_again_from_its_best_point(
+    images: Tensor, optimiser: str, decay: float
+) -> None:
+    class Steep(nn.Module):
+        """A step that is too long lands where the next is longer still, until the numbers end; and then NaN."""
 
         def forward(self, x: Tensor) -> Tensor:
-            return torch.where(x.abs() > 3, torch.nan, x).flatten(1)
+            return (x + torch.where(x.abs() > 20, x.pow(9), 0.0)).flatten(1)
 
-    victim = Victim(Brittle(), nn.Identity(), lambda z: z, (1, 28, 28), 10, None)
+    victim = Victim(Steep(), nn.Identity(), lambda z: z, (1, 28, 28), 10, None)
     z = images.flatten(1)
-    wild = Candidate("sgd", lr=4000.0, loss="mse", start="zeros", tv=0.0, tv_end=None, leak=0.0, box=False)
+    wild = Candidate(
+        optimiser, lr=100_000.0, loss="mse", start="zeros", tv=0.0, tv_end=None, leak=0.0, weight_decay=decay, box=False
+    )
     descent = Descent(victim.represent, z, [wild], torch.zeros(1, 6, 1, 28, 28), torch.ones(784))
-    assert descent.run(30, "wild") == 30
-    x, residual = descent.ended(at_the_last=False)
-    assert x.isfinite().all()
-    assert residual.isfinite().all()
-    assert residual.max() <= 1 + 1e-6, "never worse than the start"
+    assert descent.run(300, "wild") == 300
+    assert (descent.lr < wild.lr).all(), "every input overflowed"
+    for at_the_last in (False, True):
+        x, residual = descent.ended(at_the_last)
+        assert x.isfinite().all()
+        assert residual.max() < 0.1, "and came back with a step that suits it"
 
 
 def test_vectors_are_attacked_without_a_box_or_a_prior() -> None:
@@ -134,7 +150,7 @@ def test_vectors_are_attacked_without_a_box_or_a_prior() -> None:
     nn.init.orthogonal_(encoder.weight)  # as easy to invert as a map can be: what is missed is missed by the attack
     victim = Victim(encoder.requires_grad_(False), nn.Identity(), lambda z: z, (10,), 2, None)
     x = torch.randn(5, 10) * 2
-    reconstruction = WhiteBox("adaptive", "normal").reconstruct(victim, encoder(x))
+    reconstruction = WhiteBox("no-data", "normal").reconstruct(victim, encoder(x))
     assert torch.allclose(reconstruction.x, x, atol=0.1)
 
 
@@ -155,7 +171,7 @@ def test_ctrl_c_gives_the_best_so_far(victim: Victim, images: Tensor, monkeypatc
         descend(self, step, steps)
 
     monkeypatch.setattr(Descent, "descend", ctrl_c)
-    reconstruction = WhiteBox("adaptive", "fast").reconstruct(victim, z)
+    reconstruction = WhiteBox("no-data", "fast").reconstruct(victim, z)
     assert (reconstruction.trace["steps"], reconstruction.trace["of"]) == (40, 300)
     assert reconstruction.residual.max() < 0.8
 
@@ -188,29 +204,84 @@ def test_the_papers_step_is_taken_on_what_the_network_sees(images: Tensor) -> No
 # ---------------------------------------------------------------------- gradients through shut ReLUs
 
 
+class Functional(nn.Module):
+    """ReLUs in every way that a network calls them by, one of them on tokens that were folded into the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.shut = nn.Linear(3, 4), nn.Linear(4, 4), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(nn.functional.relu(self.first(x)) - 0.1)
+        tokens: Tensor = self.shut(self.second(x).view(-1, 2)).view(len(x), -1)
+        return (tokens - 0.1).relu()
+
+
 def test_a_leak_changes_gradients_and_nothing_else() -> None:
-    encoder = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2), nn.ReLU(inplace=True)))
-    opened, leak = with_leaks(encoder)
-    x = torch.randn(5, 3)
-    assert torch.equal(opened(x), encoder(x))
-    leak.slopes = torch.tensor([0.0, 0.25, 0.5, 1.0, 0.0])
-    assert torch.equal(opened(x), encoder(x))
-    assert isinstance(encoder[1], nn.ReLU), "the victim is left alone"
+    torch.manual_seed(0)
+    encoder, leak, x = Functional(), Leak(), torch.randn(5, 3)
+    expected = encoder(x)
+    for slopes in (None, torch.tensor([0.0, 0.25, 0.5, 1.0, 0.0])):
+        leak.slopes = slopes
+        with leak:
+            assert torch.equal(encoder(x), expected)
 
 
-def test_a_leak_is_each_inputs_own() -> None:
-    opened, leak = with_leaks(nn.Sequential(nn.ReLU()))
-    x = torch.tensor([[-1.0, 2.0], [-1.0, 2.0]], requires_grad=True)
+@pytest.mark.parametrize(
+    "relu", [nn.ReLU(), nn.ReLU(inplace=True), torch.relu, nn.functional.relu, Tensor.relu], ids=str
+)
+def test_a_leak_is_each_inputs_own_however_a_relu_is_called(relu: Any) -> None:
+    leak, x = Leak(), torch.tensor([[-1.0, 2.0], [-1.0, 2.0]], requires_grad=True)
     leak.slopes = torch.tensor([0.0, 0.3])
-    opened(x).sum().backward()
+    with leak:
+        relu(1 * x).sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0], [0.3, 1.0]]))
+
+
+def test_a_leak_follows_inputs_whose_tokens_are_folded_into_the_batch() -> None:
+    leak, x = Leak(), -torch.ones(2, 3, 4, requires_grad=True)
+    x.retain_grad()
+    leak.slopes = torch.tensor([0.0, 0.3])
+    with leak:
+        torch.relu(x.flatten(0, 1)).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.tensor([0.0, 0.3]).view(2, 1, 1).expand(2, 3, 4))
+
+
+# ---------------------------------------------------------------------- without data
+
+
+def test_without_data_nothing_of_the_attackers_own_is_used(victim: Victim, images: Tensor) -> None:
+    own = AttackerData(images, torch.zeros(6, dtype=torch.long))
+    with torch.no_grad():
+        z = victim.encoder(images[:2])
+    found = []
+    for data in (None, own):
+        attack = WhiteBox("no-data", "fast")
+        attack.prepare(victim, data)
+        assert attack.mean is None
+        assert attack.spread is None
+        found.append(attack.reconstruct(victim, z).x)
+    assert torch.equal(*found)
+    for shape in ((1, 28, 28), (10,)):
+        for candidate in candidates_of("no-data", "thorough", shape):
+            assert candidate.loss not in ("spread", "scaled")
+            assert candidate.start != "mean"
+    assert len(NO_DATA) == len(ADAPTIVE), "who has no data is not also poorer"
+
+
+def test_an_attacker_with_data_refuses_to_go_without(victim: Victim, images: Tensor) -> None:
+    with pytest.raises(UserError, match="no-data does without"):
+        WhiteBox("adaptive").prepare(victim, None)
+    with pytest.raises(UserError, match="must be prepared"):
+        WhiteBox("adaptive").reconstruct(victim, victim.encoder(images))
 
 
 def test_more_inputs_than_fit_at_once_are_attacked_in_parts(
     victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(BUDGETS, "fast", (10, [Candidate(), Candidate(loss="scaled")]))
+    short(monkeypatch, 10, [Candidate(), Candidate(loss="scaled")])
     z = victim.encoder(images)
     attack = WhiteBox("adaptive", "fast")
     attack.prepare(victim, AttackerData(images, torch.zeros(6, dtype=torch.long)))
@@ -227,7 +298,7 @@ def test_the_attacker_goes_through_the_defences_release(images: Tensor) -> None:
     shifted = replace(plain, release=lambda z: 3 * z + 1)
     with torch.no_grad():
         z = shifted.release(shifted.encoder(images))
-    reconstruction = WhiteBox("adaptive", "fast").reconstruct(shifted, z)
+    reconstruction = WhiteBox("no-data", "fast").reconstruct(shifted, z)
     assert ssim(reconstruction.x, images).min() > 0.95
     assert reconstruction.residual.max() < 0.1
 
@@ -237,3 +308,31 @@ def test_large_images_are_fewer_at_once() -> None:
     large = Victim(nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()), nn.Identity(), lambda z: z, (3, 224, 224), 2, None)
     assert inputs_at_once(small, 800) == 800
     assert 1 <= inputs_at_once(large, 800) < 200
+
+
+def test_runs_that_share_a_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Victim(nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()), nn.Identity(), lambda z: z, (3, 224, 224), 2, None)
+    monkeypatch.setenv(SHARE_OF_DEVICE, "0.002")
+    tenth = inputs_at_once(large, 10**6)
+    monkeypatch.setenv(SHARE_OF_DEVICE, "0.02")
+    assert inputs_at_once(large, 10**6) == pytest.approx(10 * tenth, abs=10)
+
+
+def test_layers_that_give_back_several_tensors_are_counted() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor | None]]:
+            return x, {"again": x.repeat(1, 9, 1, 1), "nothing": None}
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.two = Two()
+
+        def forward(self, x: Tensor) -> Tensor:
+            z: Tensor = self.two(x)[0]
+            return z
+
+    one = Victim(nn.Flatten(), nn.Identity(), lambda z: z, (1, 28, 28), 2, None)
+    several = replace(one, encoder=Encoder())
+    # the input and ten copies against the input and one
+    assert inputs_at_once(one, 10**9) == pytest.approx(inputs_at_once(several, 10**9) * 11 / 2, rel=1e-3)

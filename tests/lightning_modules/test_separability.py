@@ -46,8 +46,7 @@ def test_the_order_of_the_test_set_does_not_matter(order: str) -> None:
     x = torch.nn.functional.one_hot(y, 10).float() * 3 + 0.01 * torch.randn(len(y), 10)  # a class is a direction
     arrays = Arrays("made", "here", x, y, x, y, classes)
     module = SplitModule("mlp", [10], classes, defence="none")
-    module.network.encoder = torch.nn.Identity()
-    module.network.head = torch.nn.Linear(10, classes)
+    module.network.encoder, module.network.head = torch.nn.Sequential(), torch.nn.Sequential()  # z is x
     useful = measure_utility(module, TensorDataModule(arrays))
     assert len(useful.representations) == len(useful.classes) == SAMPLES
     assert (useful.representations.argmax(dim=1) == useful.classes).all()
