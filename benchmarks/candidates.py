@@ -1,0 +1,88 @@
+"""What each candidate of the white box is worth: how attackers are tuned, on networks and images that no table reports.
+
+Images are taken from the *training* split of the runs that are named; give runs of other seeds and strengths than those
+whose figures are published. Every candidate's SSIM, and what the choice without ground truth makes of the first eight:
+
+    python benchmarks/candidates.py checkpoints/mnist-lenet-vanilla-s7-* --recipe no-data --data-root data
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from torch import Tensor
+
+import attacks.whitebox as whitebox
+from attacks import AttackerData, Victim
+from attacks.descent import Candidate
+from attacks.whitebox import WhiteBox, best_explanation
+from datamodules import TensorDataModule
+from datamodules.tensors import scaled
+from evaluations.images import data_of
+from metrics.similarity import ssim
+from runs.folder import Run
+
+GRID = {  # what one candidate is varied in, the rest as in the first of the recipe
+    "lr": (0.03, 0.1, 0.3, 1.0),
+    "tv": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    "tv_end": (1e-6, 1e-5, 3e-5, 1e-4, 1e-3),
+    "leak": (0.0, 0.1, 0.3, 1.0),
+}
+
+
+def variants(recipe: str) -> list[Candidate]:
+    """The recipe's own candidates, and its first with one thing changed."""
+    own = whitebox.ADAPTIVE if recipe == "adaptive" else whitebox.NO_DATA
+    changes: list[dict[str, Any]] = [{name: value} for name, values in GRID.items() for value in values]
+    varied = [dataclasses.replace(own[0], **change) for change in changes]
+    return list(dict.fromkeys([*own, *varied]))
+
+
+def attacked(run: Run, recipe: str, images: int, root: str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """SSIM (K, B) and residual (K, B) of every candidate on training images, and the images that were chosen (B,)."""
+    results = run.read_results()
+    victim = Victim.from_checkpoint(run.checkpoint)
+    data: TensorDataModule = data_of(results, victim, root, None)
+    x = scaled(data.train[0][torch.linspace(0, len(data.train[1]) - 1, images).long()])
+    with torch.no_grad():
+        z = victim.released(x)
+    found, residuals = [], []
+    for candidate in variants(recipe):
+        whitebox.candidates_of = lambda *_, one=candidate: [one]
+        attack = WhiteBox(recipe)
+        attack.prepare(victim, AttackerData.of(data))
+        reconstruction = attack.reconstruct(victim, z)
+        found.append(reconstruction.x)
+        residuals.append(reconstruction.residual)
+    scores = torch.stack([ssim(each, x) for each in found])
+    usual = torch.stack(found[:8]), torch.stack(residuals[:8])
+    chosen = scores[best_explanation(*usual), torch.arange(len(x))]
+    return scores, torch.stack(residuals), chosen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--recipe", choices=["adaptive", "no-data"], default="adaptive")
+    parser.add_argument("--images", type=int, default=40)
+    parser.add_argument("--data-root", default=None)
+    chosen = parser.parse_args()
+    tables = [attacked(Run(run), chosen.recipe, chosen.images, chosen.data_root) for run in chosen.runs]
+    for place, candidate in enumerate(variants(chosen.recipe)):
+        each = "  ".join(
+            f"{scores[place].mean():.3f} ({residual[place].median():.3f})" for scores, residual, _ in tables
+        )
+        print(f"{each}  {candidate}")
+    print("  ".join(f"{best.mean():.3f}        " for *_, best in tables), " chosen among the first eight")
+    print("  ".join(f"{s[:8].amax(dim=0).mean():.3f}        " for s, *_ in tables), " the best of them, with hindsight")
+
+
+if __name__ == "__main__":
+    main()
