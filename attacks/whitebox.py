@@ -63,24 +63,24 @@ ADAPTIVE = [
     Candidate(start="random", tv=1e-3, lr=0.1),
     Candidate("sgd", lr=1.0, loss="scaled"),
 ]
-# the same without data
-BLIND = Candidate(loss="relative", start="grey")
+# the same without data; a squared error relative to z's own size is larger, so the prior's weight is smaller
+BLIND = Candidate(loss="relative", start="grey", tv=1e-4, tv_end=1e-5)
 NO_DATA = [
     BLIND,
-    replace(BLIND, tv_end=1e-5),
     replace(BLIND, tv_end=1e-6),
+    replace(BLIND, tv_end=3e-5),
     replace(BLIND, tv=1e-3),
     replace(BLIND, lr=1.0),
+    replace(BLIND, leak=1.0),
     replace(BLIND, start="zeros"),
     replace(BLIND, start="random"),
+    replace(BLIND, tv=3e-5, tv_end=1e-6),
+    replace(BLIND, tv=3e-4),
+    replace(BLIND, tv=3e-3),
     replace(BLIND, leak=0.0),
-    replace(BLIND, tv=1e-2),
-    replace(BLIND, tv=1e-4, tv_end=1e-6),
-    replace(BLIND, tv=0.0, tv_end=None),
-    replace(BLIND, leak=1.0),
-    replace(BLIND, start="zeros", tv_end=1e-5),
-    replace(BLIND, start="random", tv_end=1e-5),
-    replace(BLIND, start="random", tv=1e-3, lr=0.1),
+    replace(BLIND, lr=0.1),
+    replace(BLIND, start="random", tv_end=1e-6),
+    replace(BLIND, start="random", tv=1e-3),
     replace(BLIND, optimiser="sgd", lr=1.0),
 ]
 TRIED = {"fast": 2, "normal": 8, "thorough": 16}  # candidates, by budget

@@ -31,9 +31,9 @@ from runs.folder import Run
 
 GRID = {  # what one candidate is varied in, the rest as in the first of the recipe
     "lr": (0.03, 0.1, 0.3, 1.0),
-    "tv": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2),
-    "tv_end": (1e-6, 1e-5, 3e-5, 1e-4, 1e-3),
-    "leak": (0.0, 0.1, 0.3, 1.0),
+    "tv": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "tv_end": (1e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4),
+    "leak": (0.0, 0.3, 0.6, 1.0),
 }
 
 

@@ -55,27 +55,33 @@ def in_words(figures: dict[str, float]) -> str:
 def worst_case(attacks: dict[str, Any]) -> dict[str, Any]:
     """For every input and metric the attack that recovered it best, summarised: the headline of a run.
 
-    The floor is no attack of its own. Where attacks saw different inputs, those that all of them saw count, and a
-    metric that one of them lacks has no worst case.
-
     Example:
         >>> both = {"a": [0.1, 0.9], "b": [0.5, 0.5]}
         >>> found = worst_case({key: {"inputs": [3, 8], "scores": {"ssim": each}} for key, each in both.items()})
         >>> found["ssim"]["mean"], found["samples"]
         (0.7, 2)
     """
-    real = {key: attack for key, attack in attacks.items() if key != FLOOR}
-    inputs = common_inputs(real)
+    inputs, scores = worst_scores(attacks)
     if not inputs:
         return {}
-    worst: dict[str, Any] = {"attacks": sorted(real), "samples": len(inputs)}
+    summaries = {name: summary(name, torch.tensor(each, dtype=torch.float64)) for name, each in scores.items()}
+    return {"attacks": sorted(key for key in attacks if key != FLOOR), "samples": len(inputs), **summaries}
+
+
+def worst_scores(attacks: dict[str, Any]) -> tuple[list[int], dict[str, list[float]]]:
+    """The inputs that all attacks saw, and by metric for each of them the score of the attack that recovered it best.
+
+    The floor is no attack of its own, and a metric that one of the attacks lacks has no worst case.
+    """
+    real = {key: attack for key, attack in attacks.items() if key != FLOOR}
+    inputs = common_inputs(real)
     rows = {key: [attack["inputs"].index(index) for index in inputs] for key, attack in real.items()}
+    worst = {}
     for name, higher in HIGHER_IS_WORSE.items():
-        if all(name in attack["scores"] for attack in real.values()):
+        if inputs and all(name in attack["scores"] for attack in real.values()):
             found = [[attack["scores"][name][row] for row in rows[key]] for key, attack in real.items()]
-            scores = torch.tensor(found, dtype=torch.float64)  # (attacks, inputs)
-            worst[name] = summary(name, scores.amax(dim=0) if higher else scores.amin(dim=0))
-    return worst
+            worst[name] = [max(each) if higher else min(each) for each in zip(*found, strict=True)]
+    return inputs, worst
 
 
 def common_inputs(attacks: dict[str, Any]) -> list[int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.summary import FLOOR
+from metrics.summary import FLOOR, worst_scores
 from reports.gathering import FoundRun
 from reports.tables import describe_defence
 from runs.matching import without_defence
@@ -20,6 +21,7 @@ NAMES = {
     "recognised": "class recognised", "rank": "rank",
 }  # fmt: skip
 WORST = "worst-case"  # recovery by the strongest attack on each input
+LEAST_TO_HALVE = 20  # inputs; half of fewer would say nothing
 RECOGNISABLE = {"ssim": 0.3}  # below it a person no longer recognises an image
 
 
@@ -40,6 +42,26 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 for one seed, which tells nothing about it."""
+        return self.std / math.sqrt(self.count)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Recovery on either half of the attacked inputs: a cell is chosen by the one and reported by the other.
+
+    Args:
+        choice: over seeds, on the inputs that cells are chosen by.
+        report: over seeds, on the other ones.
+        inputs: how many were attacked in all.
+    """
+
+    choice: Spread
+    report: Spread
+    inputs: int
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -53,6 +75,7 @@ class Cell:
         recovery: the setting's metric, worst case over attacks, mean over inputs; None where not every seed was
             attacked, and by the same attacks.
         attacks: what the worst case is over.
+        halves: the same on either half of the inputs; None where there is no recovery, or too few inputs to halve.
     """
 
     defence: dict[str, Any]
@@ -61,6 +84,7 @@ class Cell:
     utility: Spread
     recovery: Spread | None
     attacks: frozenset[str]
+    halves: Halves | None = None
 
     @property
     def label(self) -> str:
@@ -191,27 +215,21 @@ def metric_for(run: FoundRun) -> str:
 def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
     """The cells of one setting."""
     utility = "perplexity" if runs[0].is_text else "accuracy"
-    measured: dict[tuple[str, str], list[tuple[FoundRun, float, float | None, frozenset[str]]]] = {}
+    measured: dict[tuple[str, str], list[tuple[FoundRun, Measurement]]] = {}
     for run in runs:
         defence = json.dumps(run.results["defence"], sort_keys=True)
-        for channel, useful, recovered, attacks in measurements(run, utility, metric):
-            measured.setdefault((defence, channel), []).append((run, useful, recovered, attacks))
+        for channel, measurement in measurements(run, utility, metric):
+            measured.setdefault((defence, channel), []).append((run, measurement))
     cells = []
     for (_, channel), rows in measured.items():
-        attacked = {attacks for *_, attacks in rows}
-        recoveries = [value for _, _, value, _ in rows if value is not None]
-        cells.append(
-            Cell(
-                defence=rows[0][0].results["defence"],
-                channel=channel,
-                runs=tuple(run for run, *_ in rows),
-                utility=Spread.of([useful for _, useful, _, _ in rows]),
-                # a mean over some seeds only would be of other networks than the utility beside it, and one over
-                # unequal attacks of nothing
-                recovery=Spread.of(recoveries) if len(recoveries) == len(rows) and len(attacked) == 1 else None,
-                attacks=frozenset.intersection(*attacked),
-            )
-        )
+        made, found = [run for run, _ in rows], [measurement for _, measurement in rows]
+        attacked = {each.attacks for each in found}
+        # a mean over some seeds only would be of other networks than the utility beside it, and one over unequal
+        # attacks of nothing
+        recovery, halves = over_seeds(found) if len(attacked) == 1 else (None, None)
+        useful = Spread.of([each.utility for each in found])
+        attacks = frozenset.intersection(*attacked)
+        cells.append(Cell(made[0].results["defence"], channel, tuple(made), useful, recovery, attacks, halves))
     return Setting(title, runs[0], utility, metric, tuple(sorted(cells, key=in_order)))
 
 
@@ -221,18 +239,50 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     return (defence["name"] != "none", defence["name"], defence["lambda"], -defence["beta"], cell.channel, cell.label)
 
 
-def measurements(run: FoundRun, utility: str, metric: str) -> Iterable[tuple[str, float, float | None, frozenset[str]]]:
+@dataclass(frozen=True)
+class Measurement:
+    """What one run was measured at.
+
+    Args:
+        utility: accuracy, or perplexity.
+        recovery: the mean over the attacked inputs; None where it was not measured.
+        scores: of each input, in the order of the test set; empty where results keep none.
+        attacks: what the recovery is the worst case over.
+    """
+
+    utility: float
+    recovery: float | None
+    scores: tuple[float, ...]
+    attacks: frozenset[str]
+
+
+def measurements(run: FoundRun, utility: str, metric: str) -> Iterable[tuple[str, Measurement]]:
     """What a run was measured at: as it is, and for text behind each channel (attacked by hybrid alone)."""
     results = run.results
     worst = results["worst_case"]
     whole = worst[metric]["mean"] if metric in worst else None
+    _, scores = worst_scores({key: each for key, each in results["attacks"].items() if "scores" in each})
     # an attack that was stopped on its way counts in the worst case, and not as one that was gone through
     through = frozenset(key for key in worst.get("attacks", []) if not results["attacks"][key].get("stopped"))
-    yield "", results["utility"][utility], whole, through
+    yield "", Measurement(results["utility"][utility], whole, tuple(scores.get(metric, ())), through)
     hybrid = results["attacks"].get("text/hybrid", {})
     for channel, behind in hybrid.get("channels", {}).items():
         recovered = behind[metric]["mean"] if metric in behind else None
-        yield channel, behind[utility], recovered, frozenset(["text/hybrid"])
+        each = tuple(behind.get("scores", {}).get(metric, ()))
+        yield channel, Measurement(behind[utility], recovered, each, frozenset(["text/hybrid"]))
+
+
+def over_seeds(found: Sequence[Measurement]) -> tuple[Spread | None, Halves | None]:
+    """Recovery over seeds, on all inputs and on either half of them."""
+    values = [each.recovery for each in found if each.recovery is not None]
+    if len(values) < len(found):
+        return None, None
+    fewest = min(len(each.scores) for each in found)
+    if fewest < LEAST_TO_HALVE:
+        return Spread.of(values), None
+    # every second one: both halves come from all over the test set, and are the same inputs in all runs
+    choice, report = (Spread.of([statistics.fmean(each.scores[first::2]) for each in found]) for first in (0, 1))
+    return Spread.of(values), Halves(choice, report, fewest)
 
 
 def by_attack(setting: Setting, attack: str, metric: str | None = None) -> Setting:
@@ -241,9 +291,14 @@ def by_attack(setting: Setting, attack: str, metric: str | None = None) -> Setti
     cells = []
     for cell in setting.cells:
         records = [run.results["attacks"].get(attack, {}) for run in cell.runs]
-        values = [record[metric]["mean"] for record in records if metric in record]
-        spread = Spread.of(values) if len(values) == len(cell.runs) and not cell.channel else None
-        cells.append(dataclasses.replace(cell, recovery=spread, attacks=frozenset([attack])))
+        found = [
+            Measurement(0.0, each[metric]["mean"], tuple(each.get("scores", {}).get(metric, ())), frozenset([attack]))
+            for each in records
+            if metric in each
+        ]
+        whole = len(found) == len(cell.runs) and not cell.channel
+        recovery, halves = over_seeds(found) if whole else (None, None)
+        cells.append(dataclasses.replace(cell, recovery=recovery, halves=halves, attacks=frozenset([attack])))
     return dataclasses.replace(setting, recovery=metric, cells=tuple(cells), by=attack)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from errors import UserError, check_one_of
 from metrics.summary import FLOOR, HIGHER_IS_WORSE
-from reports.cells import NAMES, RECOGNISABLE, WORST, Cell, Setting, Spread, by_attack
+from reports.cells import LEAST_TO_HALVE, NAMES, RECOGNISABLE, WORST, Cell, Setting, Spread, by_attack
 from reports.fairness import (
     attacks_behind,
     equally_attacked,
@@ -93,18 +94,56 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         none = f"No cell qualifies: none keeps {setting.utility} within {limit}."
         sentence = f"{none} The closest is {in_words(setting, closest)}."
         return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
-    least = min(recovered(cell).mean for cell in qualifying)
-    tied = [cell for cell in qualifying if recovered(cell).mean <= least + SAME]
-    words = {id(cell): said(setting, cell, vanilla, limit, attacks_behind(compared)) for cell in tied}
-    best = min(tied, key=lambda cell: (not words[id(cell)][1], setting.drop(cell), recovered(cell).mean))
+    by_choice, by_report = halved(setting, compared)
+    notes.append(what_it_was_chosen_on(by_choice is not setting, vanilla))
+    attacks = attacks_behind(compared)
+    chosen, tied = choose(by_choice, [place(setting, cell) for cell in qualifying], limit, attacks)
+    best = setting.cells[chosen]
     if len(tied) > 1:
-        others = named([cell for cell in tied if cell is not best])
+        others = named([setting.cells[each] for each in tied if each != chosen])
         notes.append(f"a tie: {others} recover as little")
     notes += within_spread(best, qualifying)
-    sentence, found = words[id(best)]
+    sentence, found = said(by_report, chosen, limit, attacks)
     if found:
         notes += what_is_still_seen(setting, best)
     return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
+
+
+def halved(setting: Setting, compared: Sequence[Cell]) -> tuple[Setting, Setting]:
+    """The setting by the half of the inputs that cells are chosen on, and by the other half, that is reported.
+
+    Who is the best of many on some inputs is lucky on them. Where there are too few to halve, both are the setting.
+    """
+    if any(cell.halves is None for cell in compared):
+        return setting, setting
+    pairs = [(cell.halves.choice, cell.halves.report) if cell.halves else (None, None) for cell in setting.cells]
+    choice, report = (
+        tuple(dataclasses.replace(cell, recovery=pair[half]) for cell, pair in zip(setting.cells, pairs, strict=True))
+        for half in (0, 1)
+    )
+    return dataclasses.replace(setting, cells=choice), dataclasses.replace(setting, cells=report)
+
+
+def what_it_was_chosen_on(is_halved: bool, vanilla: Cell) -> str:
+    """Which inputs the cell was chosen on, and which the sentence speaks of."""
+    if not is_halved or vanilla.halves is None:
+        return f"chosen and reported on the same inputs: fewer than {LEAST_TO_HALVE} were attacked, so it may be luck"
+    reported = vanilla.halves.inputs // 2
+    return f"chosen on {vanilla.halves.inputs - reported} attacked inputs, and said of the other {reported}"
+
+
+def place(setting: Setting, cell: Cell) -> int:
+    """Which of a setting's cells this is."""
+    return next(number for number, each in enumerate(setting.cells) if each is cell)
+
+
+def choose(setting: Setting, qualifying: Sequence[int], limit: str, attacks: Iterable[str]) -> tuple[int, list[int]]:
+    """The cell that gives least away, and all that give as little; of these a sweet spot wins, then the most useful."""
+    given = {each: recovered(setting.cells[each]).mean for each in qualifying}
+    least = min(given.values())
+    tied = [each for each in qualifying if given[each] <= least + SAME]
+    spots = {each: said(setting, each, limit, attacks)[1] for each in tied}
+    return min(tied, key=lambda each: (not spots[each], setting.drop(setting.cells[each]), given[each])), tied
 
 
 def recovered(cell: Cell) -> Spread:
@@ -130,8 +169,10 @@ def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
     return lines
 
 
-def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Iterable[str]) -> tuple[str, bool]:
+def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> tuple[str, bool]:
     """The sentence about the winning cell, and whether it is a sweet spot at all."""
+    best, vanilla = setting.cells[chosen], setting.vanilla
+    assert vanilla is not None
     metric, value = NAMES[setting.recovery], recovered(best).mean
     if value >= recovered(vanilla).mean - SAME:
         return (
@@ -142,7 +183,7 @@ def said(setting: Setting, best: Cell, vanilla: Cell, limit: str, attacks: Itera
     if max(best.utility.count, vanilla.utility.count) > 1 and seeds_explain(best, vanilla):
         return (
             f"No sweet spot that seeds can tell: {in_words(setting, best)} gives away least among the cells that keep "
-            f"{setting.utility} within {limit}, by less than one standard deviation over seeds.",
+            f"{setting.utility} within {limit}, by less than two standard errors over seeds.",
             False,
         )
     line = RECOGNISABLE.get(setting.recovery)
@@ -210,13 +251,13 @@ def within_spread(best: Cell, qualifying: Sequence[Cell]) -> list[str]:
     if best.utility.count < 2:
         return ["one seed: differences of the size that another seed makes cannot be told"]
     near = [cell for cell in qualifying if cell is not best and seeds_explain(cell, best)]
-    return [f"no further from it than one standard deviation over seeds: {named(near)}"] if near else []
+    return [f"no further from it than two standard errors over seeds: {named(near)}"] if near else []
 
 
 def seeds_explain(one: Cell, other: Cell) -> bool:
-    """Whether two recoveries differ by no more than one standard deviation over seeds."""
+    """Whether two recoveries differ by no more than two standard errors of their difference over seeds."""
     ours, theirs = recovered(one), recovered(other)
-    return abs(ours.mean - theirs.mean) <= max(ours.std, theirs.std)
+    return abs(ours.mean - theirs.mean) <= 2 * math.hypot(ours.error, theirs.error)
 
 
 def pareto_front(cells: Iterable[Cell], lower_is_useful: bool = False) -> tuple[Cell, ...]:

@@ -22,13 +22,28 @@ def found_run(
     ssim: float | None,
     seed: int = 0,
     attacks: Sequence[str] = ("whitebox/adaptive",),
+    inputs: int = 2,
+    odd: float | None = None,
 ) -> FoundRun:
-    """A run on images with one (λ, β), and the same recovery by each attack."""
+    """A run on images with one (λ, β), and the same recovery by each attack.
+
+    Args:
+        ssim: of every input.
+        odd: of every second input, where it is another.
+        inputs: how many were attacked.
+    """
     name = "none" if lam == 0 else "mixcon"
     records: dict[str, Any] = {}
     for key in attacks if ssim is not None else ():
-        scores = torch.tensor([ssim, ssim], dtype=torch.float64)
-        about = {"inputs": [0, 1], "samples": 2, "settings": {"budget": "fast"}, "seconds": 1.0, "stopped": False}
+        scores = torch.full((inputs,), ssim, dtype=torch.float64)
+        scores[1::2] = ssim if odd is None else odd
+        about = {
+            "inputs": [*range(inputs)],
+            "samples": inputs,
+            "settings": {"budget": "fast"},
+            "seconds": 1.0,
+            "stopped": False,
+        }
         records[key] = {"ssim": summary("ssim", scores), "scores": {"ssim": scores.tolist()}, **about}
     results: dict[str, Any] = {
         "name": f"digits-lenet-{name}-l{lam:g}-b{beta:g}-s{seed}",

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from reports.cells import Setting, settings_of
+from reports.cells import Setting, by_attack, settings_of
 from reports.sweet_spot import pareto_front, recovered, sweet_spot
 from tests.reports.settings import found_run, setting
 
@@ -168,6 +168,39 @@ def test_a_difference_that_seeds_explain_is_no_sweet_spot() -> None:
     verdict = sweet_spot(settings_of(runs)[0])
     assert not verdict.found
     assert verdict.sentence.startswith("No sweet spot that seeds can tell")
+
+
+def test_many_seeds_tell_what_two_cannot() -> None:
+    """Cells that lie closer than one seed from another, told apart by the mean of many: a standard error shrinks."""
+
+    def verdict(seeds: int) -> str:
+        away = [0.02 * (-1) ** seed for seed in range(seeds)]
+        runs = [found_run(0, 0, 0.99, 0.31 + each, seed) for seed, each in enumerate(away)]
+        runs += [found_run(1, 1e-2, 0.99, 0.29 + each, seed) for seed, each in enumerate(away)]
+        return sweet_spot(settings_of(runs)[0]).sentence
+
+    assert verdict(2).startswith("No sweet spot that seeds can tell")
+    assert verdict(4).startswith("No sweet spot that seeds can tell"), "0.02 apart, with a standard error of 0.016"
+    assert verdict(24).startswith("Sweet spot: ")
+
+
+def test_a_cell_is_chosen_on_one_half_of_the_inputs_and_reported_on_the_other() -> None:
+    runs = [
+        found_run(0, 0, 0.99, 0.9, inputs=40),
+        found_run(1, 1e-2, 0.99, 0.05, inputs=40, odd=0.8),  # lucky on the inputs that it is chosen on
+        found_run(2, 1e-2, 0.99, 0.2, inputs=40),
+    ]
+    (grid,) = settings_of(runs)
+    verdict = sweet_spot(grid)
+    assert verdict.cell is grid.cells[1]
+    assert recovered(verdict.cell).mean == pytest.approx(0.425), "maps and plots show all inputs"
+    assert not verdict.found
+    assert "worst-case SSIM 0.800 (vanilla 0.900)" in verdict.sentence, "what it was not chosen on"
+    assert "chosen on 20 attacked inputs, and said of the other 20" in verdict.notes
+    few = sweet_spot(settings_of([found_run(0, 0, 0.99, 0.9), found_run(1, 1e-2, 0.99, 0.1)])[0])
+    assert any(note.startswith("chosen and reported on the same inputs") for note in few.notes)
+    alone = sweet_spot(by_attack(grid, "whitebox/adaptive"))
+    assert "whitebox/adaptive SSIM 0.800 (vanilla 0.900)" in alone.sentence
 
 
 def test_unequal_budgets_are_said() -> None:
