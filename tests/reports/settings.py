@@ -35,15 +35,10 @@ def found_run(
     name = "none" if lam == 0 else "mixcon"
     records: dict[str, Any] = {}
     for key in attacks if ssim is not None else ():
-        scores = torch.full((inputs,), ssim, dtype=torch.float64)
-        scores[1::2] = ssim if odd is None else odd
-        about = {
-            "inputs": [*range(inputs)],
-            "samples": inputs,
-            "settings": {"budget": "fast"},
-            "seconds": 1.0,
-            "stopped": False,
-        }
+        pair = [ssim, ssim if odd is None else odd]
+        scores = torch.tensor(pair * (inputs // 2), dtype=torch.float64)
+        about = {"inputs": [*range(inputs)], "samples": inputs, "settings": {"budget": "fast"}}
+        about |= {"seconds": 1.0, "stopped": False}
         records[key] = {"ssim": summary("ssim", scores), "scores": {"ssim": scores.tolist()}, **about}
     results: dict[str, Any] = {
         "name": f"digits-lenet-{name}-l{lam:g}-b{beta:g}-s{seed}",
