@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attacks.text.vocabulary import Vocabulary
 from errors import UserError
-from files import replacing
+from files import save_tensors
 from lightning_modules.networks.language import SplitLanguageModel
 from progress import steps_shown
 
@@ -132,8 +132,7 @@ def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.devi
         path.unlink(missing_ok=True)
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        torch.save(made, temporary)
+    save_tensors(path, made)
     return made
 
 
