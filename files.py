@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
+import pickle
 import re
 import socket
 import stat
+import struct
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,13 @@ import torch
 from errors import UserError
 
 LONGEST = 255  # bytes of a file's name
+# what torch.load raises where a file is not what torch.save wrote; not among them: no memory, no permission, Ctrl-C
+DAMAGE: tuple[type[Exception], ...] = (EOFError, zipfile.BadZipFile, pickle.UnpicklingError, struct.error)
+DAMAGE += (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, AssertionError)
+
+
+class DamagedFileError(Exception):
+    """A file of tensors that is truncated or damaged, or that holds more than tensors and plain data."""
 
 
 @contextlib.contextmanager
@@ -151,3 +162,23 @@ def save_tensors(path: Path, content: Any) -> None:
             if file.error is None:
                 raise
             raise file.error from error
+
+
+def read_tensors(path: Path) -> Any:
+    """What `save_tensors` wrote, on the CPU: tensors and plain data, nothing that runs.
+
+    Only damage is a DamagedFileError; a machine without memory, or a file that may not be read, is neither damage nor
+    a reason to throw the file away.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except DAMAGE as error:
+        raise DamagedFileError(str(path)) from error
+    except RuntimeError as error:
+        if "memory" in str(error):  # there is none left
+            raise
+        raise DamagedFileError(str(path)) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the file's beginning, of which a damaged file speaks
+            raise
+        raise DamagedFileError(str(path)) from error

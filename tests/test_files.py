@@ -154,7 +154,7 @@ def test_a_full_disk_is_an_os_error_and_the_old_file_stays(
 
 
 def test_tensors_come_back_as_they_were_saved(tmp_path: Path) -> None:
-    content = {"weights": torch.randn(1000, 100), "epoch": 3, "bits": torch.arange(5).to(torch.uint8)}
+    content: dict[str, Any] = {"weights": torch.randn(1000, 100), "epoch": 3, "bits": torch.arange(5).to(torch.uint8)}
     save_tensors(tmp_path / "a.pt", content)
     found = torch.load(tmp_path / "a.pt", weights_only=True)
     assert found["epoch"] == 3
