@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from evaluations.dispatch import evaluate
+from evaluations.dispatch import evaluate, found_done
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
 from runs.command_line import add_dataclass, run_command, script_parser
@@ -44,7 +44,8 @@ def run_at(path: Path) -> Run:
         raise UserError(f"{run.folder} has no last.ckpt, so there is nothing to attack; train.py makes it")
     if not run.finished:
         raise UserError(
-            f"{run.folder} has no results.json: its training is not finished; the same train.py command goes on"
+            f"{run.folder} has no results.json: its training is not finished, or the file was removed; "
+            f"`{run.command()}` goes on from its last.ckpt"
         )
     return run
 
@@ -74,8 +75,9 @@ def main(argv: list[str] | None = None) -> int:
                 run = run_at(Path(path))
                 if len(paths) > 1:
                     print(run.folder, flush=True)
-                with run.claimed():
-                    results = evaluate(run, config, root, dataset)
+                if (results := found_done(run, config)) is None:
+                    with run.claimed():
+                        results = evaluate(run, config, root, dataset)
             except UserError as error:  # the others are attacked all the same
                 failed.append(str(error))
                 continue

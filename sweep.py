@@ -10,10 +10,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from jsonargparse import ArgumentParser
-
 from reports.page import write_report
-from runs.command_line import add_config_file, add_dataclass, add_trainer, parse_fields, run_command, script_parser
+from runs.command_line import (
+    ScriptParser,
+    add_config_file,
+    add_dataclass,
+    add_trainer,
+    parse_fields,
+    run_command,
+    script_parser,
+)
 from runs.config import TrainConfig
 from sweeps.config import SweepConfig
 from sweeps.plan import planned
@@ -32,7 +38,7 @@ EXAMPLES = """\
 """
 
 
-def sweep_parser() -> ArgumentParser:
+def sweep_parser() -> ScriptParser:
     """The flags of a sweep: the grid's, and those of `train.py`."""
     usage = "[--lambda λ …] [--beta β …] [--seed N …] [--config FILE] [--address HOST:PORT] [FLAG …]"
     description = "Train and attack a grid of runs, and find its sweet spot. Finished cells are never done twice."

@@ -36,12 +36,13 @@ from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
 from reports.figures import representations_figure, training_curve
 from reports.tables import attacks_table, describe_defence, results_table
-from runs.checkpoints import SafeCheckpointIO, check_resumable
+from runs.checkpoints import SafeCheckpointIO, check_resumable, resuming
 from runs.command_line import parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment, leave_new_memory_alone, pick_device
 from runs.folder import Run
 from runs.matching import matching_vanilla
+from runs.signals import HearSigterm
 
 EXAMPLES = """\
   python train.py --lambda 1 --beta 1e-4                        LeNet5 on MNIST with MixCon, cut after the 2nd block
@@ -156,7 +157,7 @@ def fit(
     began = time.perf_counter()
     trainer = build_trainer(config, run, watchers)
     check_batch(config, datamodule, module, trainer.world_size)
-    resume = run.checkpoint if run.checkpoint.is_file() else None
+    resume = run.checkpoint if run.checkpoint.exists() else None
     epochs_done = check_resumable(resume, module) + 1 if resume is not None else 0
     before = None
     if save:
@@ -200,7 +201,8 @@ def optimise(
 ) -> None:
     """Lightning's fit, with its ways of ending in our words."""
     try:
-        trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
+        with resuming(trainer, resume):
+            trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
     except MisconfigurationException as error:
         raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
     except SystemExit:  # how Lightning ends after Ctrl-C
@@ -254,7 +256,7 @@ def build_trainer(config: TrainConfig, run: Run, watchers: Sequence[Callback] = 
             max_epochs=config.epochs,
             default_root_dir=run.folder,
             logger=[] if fast else [CSVLogger(run.logs, name="csv"), TensorBoardLogger(run.logs, name="tensorboard")],
-            callbacks=[TrainingProgress(), *watchers, checkpoint],
+            callbacks=[TrainingProgress(), HearSigterm(), *watchers, checkpoint],
             plugins=[SafeCheckpointIO()],
             enable_progress_bar=False,
             enable_model_summary=False,

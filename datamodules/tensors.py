@@ -86,14 +86,14 @@ class TensorDataModule(lightning.LightningDataModule):
         self.arrays, self.batch_size, self.seed = arrays, batch_size, seed
         train, held_out = torch.arange(len(arrays.y_train)), torch.arange(0)
         if limit_train:
-            train = limited(arrays.y_train, limit_train, "limit_train", arrays.classes)
+            train = limited(arrays.y_train, limit_train, "--limit-train", arrays.classes)
         if arrays.validation is None and validation_fraction > 0:
             train, held_out = split_off(arrays.y_train, train, validation_fraction)
         self.train = arrays.x_train[train], arrays.y_train[train]
         self.validation = arrays.validation or (arrays.x_train[held_out], arrays.y_train[held_out])
         test = torch.arange(len(arrays.y_test))
         if limit_test:
-            test = limited(arrays.y_test, limit_test, "limit_test", 2)
+            test = limited(arrays.y_test, limit_test, "--limit-test", 2)
         self.test = arrays.x_test[test], arrays.y_test[test]
         if len(test) < 2:
             raise UserError(f"the test set must hold at least 2 examples; {arrays.name} has {len(test)}")
@@ -112,7 +112,7 @@ class TensorDataModule(lightning.LightningDataModule):
 
     def sample_of_tests(self, count: int) -> Tensor:
         """Indices of `count` test examples, class-balanced, the same for every run; a larger sample holds a smaller."""
-        return limited(self.test[1], count, "samples", 1)
+        return limited(self.test[1], count, "--samples", 1)
 
     def pixels(self) -> dict[str, list[float]] | None:
         """Mean and standard deviation of the training images by channel, in [0, 1]; None for vectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from errors import UserError
-from evaluations.images import evaluate_images, images_attacked
+from evaluations.images import evaluate_images, images_attacked, images_scored
 from evaluations.text import evaluate_text, text_attacked
 from runs.config import AttackConfig
 from runs.folder import Run
@@ -25,6 +25,17 @@ def evaluate(
     is_text = "tokenizer" in run.read_results()["data"]
     check_attacks_fit(str(run.folder), is_text, config)
     return evaluate_text(run, config, dataset) if is_text else evaluate_images(run, config, data_root, dataset)
+
+
+def found_done(run: Run, config: AttackConfig) -> dict[str, Any] | None:
+    """The results of a run that has been through everything that is asked for, scored and drawn; else None.
+
+    Nothing is written and no lock is taken, so that it works on a folder that can only be read.
+    """
+    if not attacked_already(run, config):
+        return None
+    results = run.read_results()
+    return results if "tokenizer" in results["data"] or images_scored(run, config) else None
 
 
 def check_attacks_fit(what: str, is_text: bool, config: AttackConfig) -> None:

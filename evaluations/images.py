@@ -105,6 +105,13 @@ def images_attacked(run: Run, config: AttackConfig) -> bool:
     return is_drawn(run, results) and all(finished(results, attack, samples) for attack in attacks)
 
 
+def images_scored(run: Run, config: AttackConfig) -> bool:
+    """Whether the attacks that are asked for, all of them finished, have every score."""
+    results = read_attackable(run)
+    _, _, attacks = asked_of(run, results, config)
+    return all(fully_scored(results, attack) for attack in attacks)
+
+
 def asked_of(run: Run, results: dict[str, Any], config: AttackConfig) -> tuple[int, int, list[Attack]]:
     """The attacks' seed, how many inputs they are tried on, and the attacks."""
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
@@ -179,7 +186,7 @@ def score_again(
     """Bring a finished attack's scores up to date from what it recovered."""
     done = results["attacks"][attack.key]
     if not fully_scored(results, attack) and run.recovered(attack.key).is_file():
-        recovered = torch.from_numpy(np.load(run.recovered(attack.key))["x"]).to(device)
+        recovered = recovered_by(run, results, attack.key).to(device)
         done |= scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
 
 
@@ -227,6 +234,12 @@ def keep(run: Run, key: str, x: Tensor) -> None:
         np.savez_compressed(file, x=x.cpu().numpy())
 
 
+def recovered_by(run: Run, results: dict[str, Any], key: str) -> Tensor:
+    """What an attack gave back (N, …), as `keep` kept it."""
+    shape = (len(results["attacks"][key]["inputs"]), *results["data"]["shape"])
+    return torch.from_numpy(run.read_recovered(key, shape))
+
+
 def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
     """Originals and reconstructions by attack, from the best-recovered image to the worst."""
     attacks = {key: each for key, each in results["attacks"].items() if run.recovered(key).is_file()}
@@ -235,7 +248,7 @@ def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> Non
     best = torch.full((len(inputs),), -torch.inf)
     for key, each in attacks.items():
         rows = [each["inputs"].index(index) for index in inputs]
-        shown[key] = torch.from_numpy(np.load(run.recovered(key))["x"])[rows]
+        shown[key] = recovered_by(run, results, key)[rows]
         best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
     original = scaled(datamodule.test[0][torch.tensor(inputs)])
     with replacing(run.originals) as temporary, temporary.open("wb") as file:  # reports have no dataset

@@ -7,18 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HIGHER_IS_WORSE = {
-    "ssim": True,
-    "psim": True,
-    "psnr": True,
-    "mcs": True,
-    "recognised": True,
-    "em": True,
-    "token_accuracy": True,
-    "similarity": True,
-    "mse": False,
-    "rank": False,
-}
+from runs.record import HIGHER_IS_WORSE as HIGHER_IS_WORSE  # for whoever works with scores, too
+
 FLOOR = "prototype"  # the attack that knows only the class; what others recover beyond it is more than the label
 
 

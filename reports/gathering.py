@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from metrics.summary import HIGHER_IS_WORSE
 from runs.folder import Run, read_json
+from runs.record import missing_in
 
 
 @dataclass(frozen=True)
@@ -104,78 +103,10 @@ def is_run(folder: Path) -> bool:
     return any(file.is_file() for file in (run.results, run.failure, run.config, run.checkpoint))
 
 
-NEEDED: dict[str, dict[str, Any]] = {
-    "data": {"name": str, "source": str, "train": int, "test": int, "shape": list},
-    "model": {"name": str, "cut": str},
-    "defence": {"name": str, "lambda": (int, float), "beta": (int, float)},
-    "utility": {"accuracy": (int, float)},
-    "separability": {"mean": (int, float)},
-    "config": {"seed": int, "epochs": int, "batch_size": int, "lr": (int, float), "trainer": dict},
-    "environment": {"versions": dict, "device": str, "seconds": (int, float)},
-}
-OF_AN_ATTACK: dict[str, Any] = {
-    "settings": dict, "samples": int, "seconds": (int, float), "inputs": list, "scores": dict, "recovered": list,
-    "observed": dict, "channels": dict,
-}  # fmt: skip
-
-
-def what_is_missing(results: dict[str, Any]) -> str:
-    """The first thing that a report needs of a run and that its results do not have; empty: they have it all."""
-    for section, fields in NEEDED.items():
-        for name, kind in fields.items():
-            if not isinstance(results[section].get(name), kind):
-                return f"{section}.{name}"
-    if not all(isinstance(side, int) for side in results["data"]["shape"]):
-        return "data.shape"
-    if "tokenizer" in results["data"] and not is_number(results["utility"].get("perplexity")):
-        return "utility.perplexity"
-    for key, record in results["attacks"].items():
-        if not isinstance(record, dict) or not record.keys() >= {"settings", "samples"}:
-            return f"attacks.{key} of this version"
-        if wrong := what_is_wrong_with(record):
-            return f"attacks.{key}.{wrong}"
-    worst = results["worst_case"]
-    names = worst.get("attacks", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) and name in results["attacks"] for name in names):
-        return "worst_case.attacks"
-    return f"worst_case.{wrong}" if (wrong := wrong_figure(worst)) else ""
-
-
-def what_is_wrong_with(record: dict[str, Any]) -> str:
-    """The first thing about an attack that is not of its kind; empty: nothing."""
-    for name, kind in OF_AN_ATTACK.items():
-        if record.get(name) is not None and not isinstance(record[name], kind):
-            return name
-    if not all(isinstance(index, int) for index in record.get("inputs") or []):
-        return "inputs"
-    if not all(isinstance(each, list) for each in (record.get("scores") or {}).values()):
-        return "scores"
-    if not all(isinstance(prompt, dict) for prompt in record.get("recovered") or []):
-        return "recovered"
-    for name, behind in (record.get("channels") or {}).items():
-        if not isinstance(behind, dict) or not is_number(behind.get("perplexity")) or wrong_figure(behind):
-            return f"channels.{name}"
-    return wrong_figure(record)
-
-
-def wrong_figure(record: dict[str, Any]) -> str:
-    """The first metric whose summary lacks a number; empty: none."""
-    for name in HIGHER_IS_WORSE.keys() & record.keys():
-        figures = record[name]
-        if not isinstance(figures, dict) or not all(is_number(figures.get(part)) for part in ("mean", "std", "worst")):
-            return name
-    return ""
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number that can be drawn."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def read_whole(run: Run) -> dict[str, Any]:
     """The results of a finished run, with all that is needed of them; a UserError names what is missing."""
     results = run.read_results()
-    if missing := what_is_missing(results):
+    if missing := missing_in(results):
         raise UserError(f"{run.results} cannot be read (no {missing} in it)")
     return results
 

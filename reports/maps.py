@@ -15,12 +15,12 @@ from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, attacks_of, by_att
 from reports.charts import Square, heat_map
 from reports.exports import pooled, records_of
 from reports.fairness import equally_attacked
-from reports.gathering import is_number
 from reports.monotone import monotone_claims
 from reports.plots import Level, Point, trade_off
 from reports.sweet_spot import Verdict, in_words, useful
 from reports.tables import describe_defence
 from runs.matching import without_defence
+from runs.record import is_number
 
 OF_PAPER = ("whitebox/paper", "whitebox/adaptive")  # the attacks that the paper's claims are about
 WORST = "worst case"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import errno
 import itertools
 import logging
@@ -12,17 +13,18 @@ import re
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import docstring_parser
-import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
 from errors import UserError, first_line
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
+from runs.signals import sigterm_as_ctrl_c
+from runs.yaml_files import read_yaml
 
 OURS = {
     "logger",
@@ -42,6 +44,58 @@ class Examples(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "max_help_position": 28, "width": 120})
+
+
+class ScriptParser(ArgumentParser):
+    """A parser that says what is wrong in one line: which argument, and which one was perhaps meant."""
+
+    def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:  # type: ignore[override]
+        arguments = list(sys.argv[1:] if args is None else args)
+        for argument in arguments:
+            if not is_unicode(argument):
+                raise UserError(f"{argument!r} is no text in UTF-8, and so cannot be written down; choose another name")
+        try:
+            return super().parse_args(arguments, *more, **options)
+        except ArgumentError as error:
+            unknown = re.fullmatch(r"unrecognized arguments: (\S+).*", str(error), re.DOTALL)
+            if unknown is None:
+                raise
+            raise UserError(self.unknown_flag(unknown[1])) from error
+        except RecursionError as error:
+            raise UserError("an argument is nested too deeply") from error
+
+    def unknown_flag(self, argument: str) -> str:
+        """What is wrong with an argument that the parser does not know."""
+        flag = argument.partition("=")[0]
+        if not flag.startswith("-"):
+            return f"{argument} belongs to no flag; see --help"
+        if flag.startswith("--trainer.") and flag.removeprefix("--trainer.") in OURS:
+            return f"{flag} is set by sweetspot itself{', by --epochs' if flag.endswith('max_epochs') else ''}"
+        return f"there is no flag {flag}{meant(flag, self._option_string_actions)}; see --help"
+
+    def config_keys(self) -> set[str]:
+        """The keys that a `--config` file may have, those of the Trainer as `trainer.name`."""
+        return {action.dest for action in self._actions} - {"help", "config", "print_config"}
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written down; bytes of a file's name that are no UTF-8 cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The name that is nearest to one that there is not, as a question; empty where none is near.
+
+    Example:
+        >>> meant("--bacth-size", ["--batch-size", "--beta"])
+        ' (did you mean --batch-size?)'
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer",)) -> None:
@@ -66,19 +120,20 @@ def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str]
             parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
 
 
-def script_parser(prog: str, usage: str, description: str, examples: str) -> ArgumentParser:
+def script_parser(prog: str, usage: str, description: str, examples: str) -> ScriptParser:
     """A parser with help that ends in examples, and whose complaints are ours to print."""
-    return ArgumentParser(
+    return ScriptParser(
         prog=prog,
         usage=f"python {prog} {usage}",
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=Examples,
         exit_on_error=False,
+        allow_abbrev=True,
     )
 
 
-def train_parser(prog: str, description: str, examples: str) -> ArgumentParser:
+def train_parser(prog: str, description: str, examples: str) -> ScriptParser:
     """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
@@ -101,17 +156,24 @@ def add_trainer(parser: ArgumentParser) -> None:
     parser.set_defaults({f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()})
 
 
-def parse_train(parser: ArgumentParser, argv: Sequence[str] | None = None) -> TrainConfig:
+def parse_train(parser: ScriptParser, argv: Sequence[str] | None = None) -> TrainConfig:
     """The config that a command line asks for."""
     return TrainConfig(**parse_fields(parser, argv, [TrainConfig])[0])
 
 
-def parse_fields(parser: ArgumentParser, argv: Sequence[str] | None, kinds: Sequence[type]) -> list[dict[str, Any]]:
+def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequence[type]) -> list[dict[str, Any]]:
     """The fields of each of these dataclasses that a command line asks for; of one that two have, the first's."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
-    check_lists(arguments, kinds)
+    paths = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--config"]
+    written = {path: read_config(parser, path) for path in paths}
+    check_lists(written, kinds)
     try:
         parsed = parser.parse_args(arguments).as_dict()
+    except UserError:
+        raise
+    except ArgumentError as error:
+        key = re.match(r'Parser key "([\w.]+)"', str(error))
+        raise UserError(one_line(error) + (standing_in(key[1], written, arguments) if key else "")) from error
     except (TypeError, AttributeError, ValueError) as error:  # what odd YAML makes of the parser
         raise UserError(
             f"the --config file cannot be understood ({first_line(error)}); see --print_config for one"
@@ -139,44 +201,75 @@ def files_first(argv: Sequence[str]) -> list[str]:
     for argument in argv:
         name, equals, value = argument.partition("=")
         if len(name) > 4 and "--config".startswith(name):  # argparse takes abbreviations
-            argument = "--config" + equals + value
-        is_file = argument.startswith("--config=") or argument == "--config" or files[-1:] == ["--config"]
-        (files if is_file else flags).append(argument)
+            files += ["--config", value] if equals else ["--config"]
+        else:
+            (files if files[-1:] == ["--config"] else flags).append(argument)
     return files + flags
 
 
-def check_lists(arguments: Sequence[str], kinds: Sequence[type]) -> None:
+def read_config(parser: ScriptParser, path: Path) -> dict[str, Any]:
+    """What a `--config` file says, if it is a mapping of keys that there are."""
+    written = read_yaml("--config", path)
+    if not isinstance(written, dict) or not written:
+        raise UserError(f"--config {path} must hold flags by name, such as lambda: 1; see --print_config for one")
+    known = parser.config_keys()
+    trainer = written.get("trainer")
+    inner = [f"trainer.{name}" for name in trainer] if isinstance(trainer, dict) else []
+    for key in [*written, *inner]:
+        if key not in known:
+            own = f" (sweetspot sets it{', by epochs' if key == 'trainer.max_epochs' else ''})"
+            hint = own if str(key).removeprefix("trainer.") in OURS else meant(str(key), known)
+            raise UserError(f"there is no {key} for --config {path} to set{hint}")
+    return written
+
+
+def standing_in(key: str, written: Mapping[Path, dict[str, Any]], arguments: Sequence[str]) -> str:
+    """In which file a key stands, in parentheses; empty where it does not, or a flag has the last word."""
+    flag = spelled(key)
+    if any(argument.partition("=")[0] == flag for argument in arguments):
+        return ""
+    return next((f" (in {path})" for path, held in written.items() if key.partition(".")[0] in held), "")
+
+
+def check_lists(written: Mapping[Path, dict[str, Any]], kinds: Sequence[type]) -> None:
     """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it."""
     hints = {name: hint for kind in reversed(kinds) for name, hint in typing.get_type_hints(kind).items()}
     several = [FLAG_NAMES.get(name, name) for name, hint in hints.items() if typing.get_origin(hint) is list]
-    for flag, path in itertools.pairwise(arguments):
-        try:
-            written = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if flag == "--config" else None
-        except (OSError, ValueError, yaml.YAMLError):
-            continue  # the parser has its own words for a file that cannot be read
-        given = written if isinstance(written, dict) else {}
+    for path, given in written.items():
         for name in several:
             if not isinstance(given.get(name, []), list):
                 raise UserError(f"{name} in {path} must be a list, such as {name}: [{given[name]}]")
 
 
 def run_command(command: Callable[[], Any]) -> int:
-    """The exit code of a command: 0, 2 with one line for what the user can mend, 130 for Ctrl-C."""
+    """The exit code of a command: 0, 2 with one line for what the user can mend, 130 for Ctrl-C, 143 for SIGTERM."""
     quieten()
-    try:
-        command()
-    except (UserError, ArgumentError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    except OSError as error:
-        if not (said := disk_trouble(error)):
-            raise
-        print(f"error: {said}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; what was finished is kept, and the same command goes on from there", file=sys.stderr)
-        return 130
+    with sigterm_as_ctrl_c() as terminated:
+        try:
+            command()
+        except (UserError, ArgumentError) as error:
+            print(f"error: {one_line(error)}", file=sys.stderr)
+            return getattr(error, "exit_code", 2)
+        except OSError as error:
+            if not (said := disk_trouble(error)):
+                raise
+            print(f"error: {said}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            how, code = ("terminated", 143) if terminated else ("stopped", 130)
+            print(f"{how}; what was finished is kept, and the same command goes on from there", file=sys.stderr)
+            return code
     return 0
+
+
+WAYS_OUT = {
+    errno.ENOSPC: "make room, and the same command goes on",
+    errno.EDQUOT: "make room, and the same command goes on",
+    errno.EROFS: "make it writable, or work on a copy of the folder",
+    errno.EACCES: "make it writable, or work on a copy of the folder",
+    errno.EPERM: "make it writable, or work on a copy of the folder",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 
 
 def disk_trouble(error: OSError) -> str:
@@ -184,11 +277,11 @@ def disk_trouble(error: OSError) -> str:
 
     Example:
         >>> disk_trouble(OSError(errno.ENOSPC, "No space left on device", "runs/last.ckpt"))
-        'No space left on device: runs/last.ckpt; make room or choose another --out'
+        'No space left on device: runs/last.ckpt; make room, and the same command goes on'
     """
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+    if error.errno not in WAYS_OUT:
         return ""
-    return f"{error.strerror}: {error.filename or 'while writing'}; make room or choose another --out"
+    return f"{error.strerror}: {error.filename or 'while writing'}; {WAYS_OUT[error.errno]}"
 
 
 def one_line(error: BaseException) -> str:
@@ -199,15 +292,25 @@ def one_line(error: BaseException) -> str:
     )
     if wrong_type:
         key, kind, value = wrong_type.groups()
-        return f"--{key.replace('_', '-')} must be {KINDS.get(kind, kind)}; got {value}"
+        return f"{spelled(key)} must be {KINDS.get(kind, kind)}; got {value}"
     none_of = re.fullmatch(
         r'Parser key "([\w.]+)": Does not validate .*?Subtypes: \[(.*?)\] .*Given value: (.*)', message
     )
     if none_of:
         key, kinds, value = none_of.groups()
         named = [KINDS.get(kind, kind) for kind in re.findall(r"'(\w+)'", kinds) if kind != "NoneType"]
-        return f"--{key.replace('_', '-')} must be {' or '.join(named)}; got {value}"
+        return f"{spelled(key)} must be {' or '.join(named)}; got {value}"
     return message
+
+
+def spelled(key: str) -> str:
+    """A key as the command line spells it; Lightning's own keep their underscores.
+
+    Example:
+        >>> spelled("limit_train"), spelled("trainer.max_steps")
+        ('--limit-train', '--trainer.max_steps')
+    """
+    return f"--{key if key.startswith('trainer.') else key.replace('_', '-')}"
 
 
 def quieten() -> None:

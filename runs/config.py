@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import types
 import typing
 from dataclasses import dataclass, field
@@ -322,6 +323,9 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:
             raise UserError(f"--validation-fraction must lie in [0, 1); got {self.validation_fraction:g}")
+        limit = self.trainer.get("max_time")
+        if isinstance(limit, str | int | float) and not re.fullmatch(r"\d+(:\d\d?){3}", str(limit)):
+            raise UserError(f"--trainer.max_time must be days:hours:minutes:seconds, as in 00:01:30:00; got {limit}")
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
         check_one_of("--defence", self.defence, sorted(DEFENCES))

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import hashlib
 import json
+import math
 import os
+import shlex
 import shutil
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import filelock
+import numpy as np
 import yaml
 
 from errors import BusyError, UserError
-from files import replacing
+from files import LONGEST, replacing
+from runs.record import wrong_in
 
-SECTIONS = {
-    "name",
-    "data",
-    "model",
-    "defence",
-    "utility",
-    "separability",
-    "attacks",
-    "worst_case",
-    "config",
-    "environment",
-}
+PATIENCE = 0.5  # seconds to wait for a run: whoever only looks whether it is held lets go of it at once
 
 
 def make_writable(folder: Path, out: Path) -> None:
@@ -40,17 +38,21 @@ def make_writable(folder: Path, out: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UserError(f"the run's name {folder.name} is too long for a folder; rename the dataset") from error
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
 
 
 def read_json(file: Path) -> Any:
     """What a JSON file says; a ValueError where it is none, or says NaN or infinity, which no run of ours writes."""
 
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number")
+    def finite(text: str) -> float:
+        if not math.isfinite(number := float(text.lower())):
+            raise ValueError(f"{text} is no number")
+        return number
 
     try:
-        return json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+        return json.loads(file.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -102,24 +104,51 @@ class Run:
         """Make the folder, or say that it cannot be made."""
         make_writable(self.folder, out=self.folder.parent)
 
+    @property
+    def lock(self) -> Path:
+        """The file that whoever works on the run holds: beside the folder, which may be moved away meanwhile."""
+        name = f"{self.name}.lock"
+        if len(os.fsencode(name)) > LONGEST:
+            name = f"{hashlib.sha256(os.fsencode(self.name)).hexdigest()}.lock"
+        return self.folder.parent / ".locks" / name
+
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the run while it is made: a second process on it is turned away, not mixed in."""
-        locks = self.folder.parent / ".locks"
-        locks.mkdir(exist_ok=True)
-        lock = filelock.FileLock(locks / f"{self.name}.lock", timeout=0)
+        self.lock.parent.mkdir(exist_ok=True)
+        lock = filelock.FileLock(self.lock, timeout=PATIENCE)
         try:
             lock.acquire()
         except filelock.Timeout:
-            raise BusyError(
-                f"another process is working on {self.folder}; wait for it, or choose another --out"
-            ) from None
+            raise BusyError(f"another process is working on {self.folder}; wait for it") from None
         try:
             for litter in self.folder.glob(".*.tmp*"):  # of a process that was killed while it wrote
                 litter.unlink(missing_ok=True)
             yield
+        except (OSError, RuntimeError) as error:
+            if self.folder.is_dir() or isinstance(error, filelock.Timeout):
+                raise
+            raise UserError(f"{self.folder} was removed while it was worked on; the command begins anew") from error
         finally:
             lock.release()
+
+    def is_held(self) -> bool:
+        """Whether another process is working on the run; nothing is made, removed or kept from anybody by looking."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:  # a shared lock: it is refused where another process holds its own, and does not refuse who looks too
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def command(self) -> str:
+        """The command that goes on with the run, or, with `--force`, makes it again."""
+        return shlex.join(["python", "train.py", "--config", str(self.config), "--out", str(self.folder.parent)])
 
     def wait_until_set_aside(self, forced: bool, seconds: float = 60.0) -> None:
         """Where a run is to be done again by several processes: wait for the first of them to move the old one away."""
@@ -163,15 +192,42 @@ class Run:
         return failure
 
     def read_results(self) -> dict[str, Any]:
-        """What the run found."""
+        """What the run found, if everything in it is of its kind."""
         try:
             results: dict[str, Any] = read_json(self.results)
-            if not isinstance(results, dict) or not results.keys() >= SECTIONS:
-                raise ValueError(f"it needs {', '.join(sorted(SECTIONS))}")
-            if not all(isinstance(results[section], dict) for section in SECTIONS - {"name"}):
-                raise ValueError("a section of it is no mapping")
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise UserError(f"{self.results} cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise UserError(f"{self.results} cannot be read ({error}); {self.results_anew()}") from error
+        if wrong := wrong_in(results):
             raise UserError(
-                f"{self.results} cannot be read ({error}); remove it, and the same command writes it anew"
-            ) from error
+                f"{self.results} cannot be read (its {wrong} is not what sweetspot writes); {self.results_anew()}"
+            )
         return results
+
+    def results_anew(self) -> str:
+        """What to do about results that cannot be read: it works when done."""
+        if self.checkpoint.is_file() and self.config.is_file():
+            return f"remove it, and `{self.command()}` writes it anew"
+        return "remove the folder, and train the run again"
+
+    def read_recovered(self, attack: str, shape: tuple[int, ...]) -> np.ndarray:
+        """What an attack gave back, as it is kept, if it is of this shape (N, …)."""
+        file = self.recovered(attack)
+        try:
+            with np.load(file, allow_pickle=False) as kept:
+                x: np.ndarray = kept["x"]
+        except OSError as error:
+            if error.errno is not None:
+                raise UserError(f"{file} cannot be read ({error.strerror})") from error
+            raise UserError(damaged(file)) from error
+        except (ValueError, LookupError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+            raise UserError(damaged(file)) from error
+        if not np.issubdtype(x.dtype, np.floating) or x.shape != shape:
+            raise UserError(damaged(file))
+        return x
+
+
+def damaged(file: Path) -> str:
+    """What to do about a file of pictures that is damaged."""
+    return f"{file} is damaged; remove it, and the same command goes on without its pictures"

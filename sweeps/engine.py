@@ -33,6 +33,7 @@ from errors import BusyError, UserError, first_line
 from runs.command_line import disk_trouble, quieten
 from runs.config import TrainConfig
 from runs.folder import Run
+from runs.signals import hear_sigterm
 from sweeps.config import SweepConfig
 from sweeps.plan import SweepCell
 
@@ -85,6 +86,7 @@ def connected(config: SweepConfig) -> Iterator[None]:
             f"no Ray cluster can be used at --address {address} ({first_line(error)}); its machines need the same "
             "version of Ray, and the same ~/.ray/auth_token where there is one"
         ) from error
+    hear_sigterm()
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from reports.fairness import few
 from reports.gathering import FoundRun, read_whole
 from reports.sweet_spot import Verdict, sweet_spot
 from runs.config import TrainConfig
-from runs.folder import Run, make_writable
+from runs.folder import make_writable
 from sweeps.config import SweepConfig, cells_of
 from sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
 from sweeps.live import SweepTable
@@ -193,17 +193,8 @@ def seen(cell: SweepCell) -> str:
 def wait_for(cells: Iterable[SweepCell]) -> None:
     """Return when no other process holds any of these cells."""
     for cell in cells:
-        while is_held(cell.run):
+        while cell.run.is_held():
             time.sleep(POLL_SECONDS)
-
-
-def is_held(run: Run) -> bool:
-    """Whether another process is working on a run."""
-    try:
-        with run.claimed():
-            return False
-    except BusyError:
-        return True
 
 
 def write_failure(cell: SweepCell, error: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,12 @@ import yaml
 from torch import nn
 
 import datamodules.torchvision_sets as torchvision_sets
+import evaluate
+import report
+import sweep
 from lightning_modules.defences import DEFENCES, Defence
 from lightning_modules.networks import NETWORKS, Architecture, network
+from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint
 from runs.command_line import parse_train, train_parser
 from runs.config import TrainConfig
@@ -151,18 +158,28 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
         (["--epochs", "0"], "--epochs must be at least 1"),
         (["--batch-size", "1"], "--batch-size must be at least 2"),
         (["--lr", "-0.1"], "--lr must be"),
-        (["--limit-train", "3"], "limit_train must be at least 10"),
+        (["--limit-train", "3"], "--limit-train must be at least 10"),
         (["--epsilon", "0"], "--epsilon"),
         (["--validation-fraction", "1"], "--validation-fraction"),
         (["--seed", "-1"], "--seed must be at least 0"),
-        (["--trainer.nonsense", "1"], "nonsense"),
-        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--trainer.nonsense", "1"], "there is no flag --trainer.nonsense"),
+        (["--config", "missing.yaml"], "--config missing.yaml is not there"),
+        (["--config", "{lambda: 1}"], "--config {lambda: 1} is not there"),
+        (["--config", "configs"], "--config configs is no regular file"),
         (["--dataset", "synthetic"], "--network mlp"),
         (["--network", "mlp"], "takes vectors"),
         (["--head", "wider"], "head must be default"),
         (["--seed", "4294967296"], "--seed must be at least 0 and below 2³²"),
         (["--cut", "²"], "cut must be a block"),
-        (["--limit-test", "1"], "limit_test must be at least 2"),
+        (["--limit-test", "1"], "--limit-test must be at least 2"),
+        (["--limit_train", "30"], "there is no flag --limit_train (did you mean --limit-train?)"),
+        (["--bacth-size=20"], "there is no flag --bacth-size (did you mean --batch-size?)"),
+        (["--trainer.max_stepz", "3"], "(did you mean --trainer.max_steps?)"),
+        (["--trainer.max_epochs", "3"], "--trainer.max_epochs is set by sweetspot itself, by --epochs"),
+        (["extra"], "extra belongs to no flag"),
+        (["--trainer.max_time", "3"], "--trainer.max_time must be days:hours:minutes:seconds"),
+        (["--trainer.max_steps", "x"], "--trainer.max_steps must be a whole number; got x"),
+        (["--seed", "\udcff"], "is no text in UTF-8"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -206,32 +223,78 @@ def test_an_unwritable_out_is_one_line(
         refused(capsys, "cannot be written", "--dataset", str(npz()), "--out", str(locked))
 
 
+BY_NAME = "must hold flags by name"
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghij"))
+
+
 @pytest.mark.parametrize(
-    "content",
-    [f"{flag}: null" for flag in ("lambda", "epochs", "network", "milestones", "trainer")]
-    + [
-        "epochs: true",
-        "force: maybe",
-        "trainer: 5",
-        "trainer: [1]",
-        "nonsense: 1",
-        "lambda: [1]",
-        "{",
-        "- 1",
-        "",
-        "# nothing",
+    ("content", "says"),
+    [
+        ("lambda: null", "--lambda must be float; got None"),
+        ("epochs: null", "--epochs must be int; got None"),
+        ("network: null", "--network must be str; got None"),
+        ("milestones: null", "milestones in odd.yaml must be a list"),
+        ("trainer: null", "trainer must hold arguments of Lightning's Trainer by name; got None"),
+        ("trainer: 5", "trainer must hold arguments of Lightning's Trainer by name; got 5"),
+        ("trainer: [1]", "trainer must hold arguments of Lightning's Trainer by name; got [1]"),
+        ("epochs: true", "--epochs must be a whole number; got True (in odd.yaml)"),
+        ("force: maybe", "--force must be bool; got 'maybe'"),
+        ("lambda: [1]", "--lambda must be a finite number; got [1] (in odd.yaml)"),
+        ("nonsense: 1", "there is no nonsense for --config odd.yaml to set"),
+        ("batch-size: 5", "there is no batch-size for --config odd.yaml to set (did you mean batch_size?)"),
+        ("trainer: {max_step: 5}", "(did you mean trainer.max_steps?)"),
+        ("trainer: {max_epochs: 5}", "sweetspot sets it, by epochs"),
+        ("1: 2", "there is no 1 for --config odd.yaml to set"),
+        ("{", "--config odd.yaml, line 1: expected the node content"),
+        ("- 1", BY_NAME),
+        ("", BY_NAME),
+        ("# nothing", BY_NAME),
+        (BOMB, "--config odd.yaml, line 2: an alias (*name) is not taken"),
+        ("[" * 2000, "--config odd.yaml, line 1: it is nested more than 20 deep"),
+        ("lambda: " + "[" * 2000 + "]" * 2000, "nested more than 20 deep"),
+        ("epochs: 1\nlambda: 1\nlambda: 5", "--config odd.yaml, line 3: lambda stands there twice"),
+        ("trainer: {max_steps: 1, max_steps: 2}", "line 1: max_steps stands there twice"),
+        ("lambda: 1 # " + "x" * 1_000_000, "--config odd.yaml holds more than 1 MB"),
+        (bytes(range(256)), "--config odd.yaml is no text in UTF-8"),
+        (b"lambda: \x07", "--config odd.yaml is no YAML"),
     ],
+    ids=lambda value: str(value)[:30],
 )
-def test_an_odd_config_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
-    file = tmp_path / "odd.yaml"
-    file.write_text(content)
-    refused(capsys, "", "--config", str(file), "--dataset", "mnist-5k", "--out", str(tmp_path / "runs"))
-    assert not (tmp_path / "runs").exists()
+def test_an_odd_config_file_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: str | bytes,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("odd.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
+    for given in (["--config", "odd.yaml"], ["--config=odd.yaml"]):
+        refused(capsys, says, *given, "--dataset", "mnist-5k", "--out", "runs")
+    assert not Path("runs").exists()
 
 
-def test_a_binary_config_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "odd.yaml").write_bytes(bytes(range(256)))
-    refused(capsys, "", "--config", str(tmp_path / "odd.yaml"))
+def test_a_pipe_as_config_file_is_refused_and_not_waited_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    refused(capsys, "is no regular file", "--config", str(tmp_path / "pipe.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("script", "wrong", "right"),
+    [
+        (evaluate.main, "--sampels", "--samples"),
+        (report.main, "--metrc", "--metric"),
+        (sweep.main, "--lamda", "--lambda"),
+    ],
+    ids=["evaluate", "report", "sweep"],
+)
+def test_every_script_says_which_flag_was_perhaps_meant(
+    script: Callable[[list[str]], int], wrong: str, right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [] if script is sweep.main else ["here"]
+    refused_by(script, capsys, f"there is no flag {wrong} (did you mean {right}?)", *runs, wrong, "3")
 
 
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
@@ -274,7 +337,7 @@ def resume(chosen: TrainConfig) -> list[str]:
         "--batch-size",
         str(chosen.batch_size),
     ]
-    return [*arguments, "--out", chosen.out, "--trainer.accelerator", "cpu"]
+    return [*arguments, "--out", chosen.out, "--trainer.accelerator", "cpu", "--attacks", "none"]
 
 
 def test_a_truncated_checkpoint_is_one_line(
@@ -324,13 +387,62 @@ def test_a_checkpoint_of_another_network_is_one_line(
     refused(capsys, "holds another network", *resume(chosen))
 
 
-@pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{"])
-def test_a_broken_results_file_is_one_line(
-    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], content: str
+def without(checkpoint: dict[str, Any], *path: Any) -> None:
+    """Take the last of these names out of a checkpoint."""
+    *names, last = path
+    for name in names:
+        checkpoint = checkpoint[name]
+    del checkpoint[last]
+
+
+ODD_CHECKPOINTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "state_dict: None": lambda held: held.update(state_dict=None),
+    "state_dict of texts": lambda held: held.update(state_dict=dict.fromkeys(held["state_dict"], "x")),
+    "epoch: a text": lambda held: held.update(epoch="abc"),
+    "epoch: true": lambda held: held.update(epoch=True),
+    "epoch: negative": lambda held: held.update(epoch=-3),
+    "global_step: None": lambda held: held.update(global_step=None),
+    "loops without fit_loop": lambda held: without(held, "loops", "fit_loop"),
+    "loops: a text": lambda held: held.update(loops="<b>"),
+    "fit_loop without its state": lambda held: held["loops"].update(fit_loop={}),
+    "optimizer_states: None": lambda held: held.update(optimizer_states=None),
+    "optimizer_states: empty": lambda held: held.update(optimizer_states=[]),
+    "optimizer_states of texts": lambda held: held.update(optimizer_states=["x"]),
+    "optimizer_states without groups": lambda held: without(held, "optimizer_states", 0, "param_groups"),
+    "optimizer_states of fewer weights": lambda held: held["optimizer_states"][0].update(param_groups=[{"params": []}]),
+    "no optimizer_states": lambda held: without(held, "optimizer_states"),
+    "lr_schedulers: a number": lambda held: held.update(lr_schedulers=5),
+    "callbacks: a text": lambda held: held.update(callbacks="x"),
+    "history: a text": lambda held: held.update(history="<b>"),
+    "history of texts": lambda held: held.update(history=["<b>"]),
+    "history without epochs": lambda held: held.update(history=[{"train/loss": 1.0}]),
+    "version: a number": lambda held: held.update({"pytorch-lightning_version": 5}),
+    "version: a word": lambda held: held.update({"pytorch-lightning_version": "new"}),
+}
+
+
+@pytest.mark.parametrize("what", ODD_CHECKPOINTS)
+def test_a_checkpoint_with_an_odd_part_is_one_line_whose_advice_works(
+    what: str, capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
 ) -> None:
     chosen, folder = unfinished
-    (folder / "results.json").write_text(content)
-    refused(capsys, "results.json cannot be read", *resume(chosen))
+    checkpoint = load_checkpoint(folder / "last.ckpt")
+    checkpoint["epoch"] = 0
+    checkpoint["loops"] = {**checkpoint["loops"]}
+    ODD_CHECKPOINTS[what](checkpoint)
+    torch.save(checkpoint, folder / "last.ckpt")
+    refused(capsys, "remove it, and the same command starts the run anew", *resume(chosen))
+    (folder / "last.ckpt").unlink()
+    assert main(resume(chosen)) == 0
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_one_line(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path]
+) -> None:
+    chosen, folder = unfinished
+    (folder / "last.ckpt").unlink()
+    (folder / "last.ckpt").mkdir()
+    refused(capsys, "last.ckpt is no file; remove it", *resume(chosen))
 
 
 def test_a_checkpoint_of_something_else_is_one_line(
@@ -366,6 +478,53 @@ def test_lightnings_own_complaint_is_one_line(
 ) -> None:
     wrong = ["--trainer.accelerator", "warp"]
     refused(capsys, "--trainer.*", "--dataset", str(npz()), "--out", str(tmp_path / "runs"), *wrong)
+
+
+# ---------------------------------------------------------------------- disks, folders and signals
+
+
+def test_a_dataset_whose_name_is_too_long_for_a_run_is_one_line(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = npz("d" * 250 + ".npz")
+    refused(capsys, "is too long for a folder; rename the dataset", "--dataset", str(data), "--out", str(tmp_path))
+
+
+@pytest.mark.parametrize("when", ["on_train_epoch_start", "on_train_end"])
+def test_a_folder_that_goes_away_while_it_is_trained_is_one_line(
+    when: str, capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = config()
+    monkeypatch.setattr(SplitModule, when, lambda self: shutil.rmtree(chosen.out))
+    capsys.readouterr()
+    assert main(resume(chosen)) == 2
+    assert "not there any more" in (said := capsys.readouterr().err) or "was removed" in said
+    assert said.count("\n") == 1, said
+
+
+def test_sigterm_ends_a_command_with_143_and_says_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, folder = unfinished
+    before = signal.getsignal(signal.SIGTERM)
+    step = SplitModule.training_step
+    (folder / "last.ckpt").unlink()
+
+    def terminated(self: SplitModule, *arguments: Any) -> Any:
+        if self.current_epoch == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SplitModule, "training_step", terminated)
+        capsys.readouterr()
+        assert main(resume(chosen)) == 143
+    assert capsys.readouterr().err == (
+        "terminated; what was finished is kept, and the same command goes on from there\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert main(resume(chosen)) == 0
+    assert "resuming after epoch 1 of 2" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- the README

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
+import shlex
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from torch import Tensor
 
 import attacks.decoder.attack as decoder_attack
 import evaluations.images as images
+import report
 from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.descent import Descent
 from attacks.text.proxy import InnerLoop
@@ -33,6 +37,7 @@ from runs.checkpoints import load_checkpoint
 from runs.config import AttackConfig, TrainConfig
 from runs.folder import Run
 from tests.conftest import readme_commands, refused_by
+from train import main as train_main
 from train import train
 
 Make = Callable[..., TrainConfig]
@@ -406,6 +411,151 @@ def test_a_broken_checkpoint_is_one_line(run: Run, capsys: pytest.CaptureFixture
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:2000])
     refused(capsys, "last.ckpt", str(run.folder), "--device", "cpu")
     assert run.results.read_bytes() == before
+
+
+def command_in(line: str) -> list[str]:
+    """The train.py command that an error advises, without `python train.py`."""
+    return shlex.split(line.split("`")[1])[2:]
+
+
+def said_by(script: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The line with which a script refuses."""
+    capsys.readouterr()
+    assert script(list(argv)) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["truncated", "something else"])
+def test_the_advice_for_a_finished_run_without_a_sound_checkpoint_works(
+    damage: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = run.checkpoint.read_bytes()
+    run.checkpoint.write_bytes(content[:3000] if damage == "truncated" else b"not a checkpoint at all")
+    assert train_main(command_in(said_by(main, capsys, str(run.folder), "--device", "cpu"))) == 0
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+
+
+@pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{", "\udcff"])
+def test_the_advice_for_broken_results_works(content: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run.read_results()["utility"]
+    run.results.write_bytes(content.encode("utf-8", "surrogateescape"))
+    for script, argv in ((main, str(run.folder)), (report.main, str(run.folder.parent))):
+        line = said_by(script, capsys, argv)
+        assert "results.json cannot be read" in line
+        assert "remove it, and `python train.py" in line
+    run.results.unlink()
+    without_results = said_by(main, capsys, str(run.folder))
+    assert "or the file was removed" in without_results
+    assert command_in(without_results) == command_in(line)
+    assert train_main(command_in(line)) == 0
+    assert run.read_results()["utility"] == before
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    assert report.main([str(run.folder.parent)]) == 0
+
+
+def test_what_is_no_damage_is_not_called_damage(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing_with(error: BaseException) -> Callable[..., Any]:
+        def load(*_: Any, **__: Any) -> Any:
+            raise error
+
+        return load
+
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+        monkeypatch.setattr(torch, "load", failing_with(error))
+        with pytest.raises(type(error)):
+            load_checkpoint(run.checkpoint)
+    monkeypatch.setattr(torch, "load", failing_with(PermissionError(errno.EACCES, "Permission denied")))
+    said = said_by(main, capsys, str(run.folder), "--device", "cpu")
+    assert "cannot be read (Permission denied)" in said
+    assert "remove" not in said
+    monkeypatch.setattr(torch, "load", failing_with(KeyboardInterrupt()))
+    assert attack(run) == 130
+
+
+@pytest.mark.parametrize("odd", ["no file", "truncated", "another shape", "texts", "no x"])
+def test_damaged_reconstructions_are_one_line_whose_advice_works(
+    odd: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    (run.folder / "recovered.png").unlink()
+    file = run.recovered("whitebox/paper")
+    if odd == "truncated":
+        file.write_bytes(file.read_bytes()[:-200])
+    elif odd == "no file":
+        file.write_bytes(b"")
+    else:
+        arrays = {"another shape": {"x": np.zeros(3)}, "texts": {"x": np.array(["a"])}, "no x": {"y": np.zeros(3)}}
+        np.savez(file, **arrays[odd])  # type: ignore[arg-type]
+    refused(capsys, "is damaged; remove it", str(run.folder), "--attacks", "whitebox/paper", "--samples", "6")
+    file.unlink()
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    assert (run.folder / "recovered.png").is_file(), "of the other attacks"
+
+
+ODD_RESULTS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "attacks.prototype": (("attacks", "prototype"), 5),
+    "attacks.prototype.samples": (("attacks", "prototype", "samples"), "x"),
+    "data.test": (("data", "test"), "x"),
+    "worst_case.ssim": (("worst_case", "ssim"), 5),
+    "attacks.prototype.scores.ssim": (("attacks", "prototype", "scores", "ssim"), ["a", "b"]),
+    "attacks.prototype.inputs": (("attacks", "prototype", "inputs"), [10**6] * 6),
+    "attacks.prototype.stopped": (("attacks", "prototype", "stopped"), None),
+    "attacks.prototype.settings.networks": (("attacks", "prototype", "settings"), {"networks": 3}),
+}
+
+
+def test_odd_results_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    for what, ((*path, last), value) in ODD_RESULTS.items():
+        results = run.read_results()
+        section = results
+        for name in path:
+            section = section[name]
+        before, section[last] = section[last], value
+        run.write_results(results)
+        refused(capsys, f"its {what} is not", str(run.folder), "--attacks", "whitebox/paper")
+        section[last] = before
+        run.write_results(results)
+
+
+def test_with_nothing_to_do_nothing_is_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that finished runs on a disk that can only be read are shown."""
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    shutil.rmtree(run.folder.parent / ".locks")
+    before = sorted((path, path.stat().st_mtime_ns) for path in run.folder.parent.rglob("*"))
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    assert sorted((path, path.stat().st_mtime_ns) for path in run.folder.parent.rglob("*")) == before
+
+    def read_only(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "checkpoints/.locks")
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    refused(capsys, "make it writable, or work on a copy", str(run.folder), "--attacks", "decoder")
+
+
+def test_a_run_folder_with_a_name_as_long_as_names_can_be_is_attacked(run: Run) -> None:
+    long = Run(run.folder.rename(run.folder.parent / ("r" * 255)))
+    assert attack(long, "--attacks", "whitebox/paper") == 0
+    assert long.read_results()["worst_case"]
+
+
+@pytest.mark.parametrize(
+    "where", ["attacks.descent.Descent.descend", "attacks.decoder.training.InverseModule.training_step"]
+)
+def test_sigterm_in_an_attack_keeps_what_is_finished(
+    where: str, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(where, lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert attack(run) == 143
+    assert "terminated; what was finished is kept, and the same command goes on" in capsys.readouterr().err
+    assert "prototype" in run.read_results()["attacks"]
+    assert attack(run) == 0
+    assert len(run.read_results()["attacks"]) == 4
 
 
 def test_representations_that_are_no_numbers_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from attacks.decoder.training import (
 )
 from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
-from files import replacing
+from files import save_tensors
 from lightning_modules.drawing import draws_from
 from runs.checkpoints import restored
 
@@ -121,8 +121,7 @@ class Decoder(Attack):
             if not self.from_cache[kind]:
                 self.train(kind, network, victim, own)
                 if self.cache is not None:
-                    with replacing(file) as temporary:
-                        torch.save(network.state_dict(), temporary)
+                    save_tensors(file, network.state_dict())
         return network.eval().requires_grad_(False)
 
     def train(self, kind: str, network: InverseNetwork, victim: Victim, own: AttackerData) -> None:

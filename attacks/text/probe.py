@@ -6,6 +6,7 @@ scores = probe(states, vocabulary)              # (N, d) → (N, V)
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from attacks.text.vocabulary import Vocabulary
 from errors import UserError
-from files import replacing
+from files import DamagedFileError, read_tensors, save_tensors
 from lightning_modules.networks.language import SplitLanguageModel
 from progress import steps_shown
 
@@ -122,18 +123,14 @@ def fingerprint(model: SplitLanguageModel, extra: str = "") -> str:
 
 
 def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
-    """The tensors in a file, made and written where it is missing or broken."""
-    try:
-        held: dict[str, Tensor] = torch.load(path, map_location=device, weights_only=True)
-        return held
-    except FileNotFoundError:
-        pass
-    except Exception:  # a broken file raises whatever the unpickler meets first; a cache can always be made again
-        path.unlink(missing_ok=True)
+    """The tensors in a file, made and written where it is missing or damaged."""
+    if path.is_file():
+        with contextlib.suppress(DamagedFileError):  # a cache can always be made again
+            held: dict[str, Tensor] = read_tensors(path)
+            return {name: tensor.to(device) for name, tensor in held.items()}
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        torch.save(made, temporary)
+    save_tensors(path, made)
     return made
 
 

@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from errors import UserError
-from lightning_modules.networks.split import Architecture, network, only_default_head
+from lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
 
 PADDING = {28: 2, 32: 0}  # 28 px are padded to LeCun's 32, so the feature maps are 16 × 5 × 5 either way
 
@@ -13,9 +12,9 @@ def lenet(shape: tuple[int, ...], classes: int, head: str) -> Architecture:
     """LeNet5's layers, with ReLU and max pooling; block 2 ends with `pool2`, z ∈ R^{16×5×5}."""
     only_default_head("lenet", head)
     if len(shape) != 3 or shape[0] not in (1, 3) or shape[1] != shape[2] or shape[1] not in PADDING:
-        raise UserError(
+        raise ShapeError(
             f"the network lenet takes square images of 28 or 32 px with 1 or 3 channels; these inputs are {shape} "
-            f"(channels, height, width). Try --network {'mlp' if len(shape) == 1 else 'vgg16'}, or resize the data"
+            f"(channels, height, width)"
         )
     net = Architecture()
     net.add("conv1", nn.Conv2d(shape[0], 6, kernel_size=5, padding=PADDING[shape[1]]))  # (B, 6, 28, 28)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from errors import UserError
-from lightning_modules.networks.split import Architecture, network
+from lightning_modules.networks.split import Architecture, ShapeError, network
 
 HIDDEN, PLANE = 500, 2
 HEADS = {"default": (100,), "deeper": (100, 100, 100), "wider": (2048,)}  # the widths between the cut and the logits
@@ -19,10 +19,7 @@ def mlp(shape: tuple[int, ...], classes: int, head: str) -> Architecture:
     The paper only says σ. With sigmoids its initialisation trains, and to its accuracy; with ReLUs it is dead at once.
     """
     if len(shape) != 1:
-        raise UserError(
-            f"the network mlp takes vectors; these inputs are {shape} (channels, height, width). "
-            f"Try --network lenet or vgg16"
-        )
+        raise ShapeError(f"the network mlp takes vectors; these inputs are {shape} (channels, height, width)")
     if head not in HEADS:
         raise UserError(f"head must be one of {', '.join(HEADS)}; got {head}")
     widths = [shape[0], HIDDEN, PLANE, *HEADS[head], classes]

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from errors import UserError
 
 
+class ShapeError(UserError):
+    """A network does not take inputs of a shape; another may."""
+
+
 @dataclass
 class Architecture:
     """A whole network as named layers, before anyone has cut it.
@@ -121,7 +125,23 @@ def build_network(
         near = difflib.get_close_matches(name, NETWORKS, n=1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UserError(f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}")
-    return SplitNetwork(NETWORKS[name](tuple(shape), classes, head), cut, pixels)
+    try:
+        architecture = NETWORKS[name](tuple(shape), classes, head)
+    except ShapeError as error:
+        others = [other for other in sorted(NETWORKS) if other != name and takes(other, tuple(shape), classes)]
+        way_out = f"Try --network {' or '.join(others)}" if others else "No other network takes them; resize the data"
+        raise UserError(f"{error}. {way_out}") from error
+    return SplitNetwork(architecture, cut, pixels)
+
+
+def takes(name: str, shape: tuple[int, ...], classes: int) -> bool:
+    """Whether a network can be built for inputs of a shape; nothing is computed."""
+    try:
+        with torch.device("meta"):
+            NETWORKS[name](shape, classes, "default")
+    except UserError:
+        return False
+    return True
 
 
 def only_default_head(network_name: str, head: str) -> None:

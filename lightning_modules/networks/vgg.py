@@ -3,8 +3,7 @@
 from torch import nn
 from torchvision.models.vgg import cfgs, make_layers
 
-from errors import UserError
-from lightning_modules.networks.split import Architecture, network, only_default_head
+from lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
 
 WIDTH = 512  # at 32 px the features end as 512 × 1 × 1, so ImageNet's 25,088 → 4,096 classifier shrinks to 512 → 512
 DROPOUT = 0.5  # torchvision's default
@@ -14,7 +13,7 @@ def vgg(name: str, shape: tuple[int, ...], classes: int, head: str, batch_norm: 
     """VGG16's layers under their names in the paper (conv1_1 … conv5_3); each block ends with its pooling layer."""
     only_default_head(name, head)
     if len(shape) != 3 or min(shape[1:]) < 32:
-        raise UserError(
+        raise ShapeError(
             f"the network {name} takes images of at least 32 px; these inputs are {shape} (channels, height, width)"
         )
     net = Architecture()

@@ -252,7 +252,7 @@ def test_limits_keep_a_balanced_subset_without_repeats(npz: Callable[..., Path])
     again = TensorDataModule(arrays, limit_train=30, limit_test=7, validation_fraction=0, seed=1)
     assert torch.equal(again.train[0], data.train[0]), "the subset must not depend on the run's seed"
     assert len(TensorDataModule(arrays, limit_train=10_000, validation_fraction=0).train[1]) == 120
-    with pytest.raises(UserError, match="limit_train must be at least 3"):
+    with pytest.raises(UserError, match="--limit-train must be at least 3"):
         TensorDataModule(arrays, limit_train=2)
 
 

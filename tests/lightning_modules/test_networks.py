@@ -90,6 +90,10 @@ def test_a_cut_that_is_not_there_is_refused(cut: int | str) -> None:
         ("mlp", (10,), "huge", "head must be one of"),
         ("lenet", (1, 28, 28), "wider", "head must be default"),
         ("lenett", (1, 28, 28), "default", "did you mean lenet"),
+        ("lenet", (1, 20, 20), "default", "No other network takes them; resize the data"),
+        ("mlp", (3, 20, 40), "default", "No other network takes them; resize the data"),
+        ("lenet", (3, 64, 64), "default", "Try --network vgg16 or vgg16-bn"),
+        ("vgg16", (1, 28, 28), "default", "Try --network lenet"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, shape: tuple[int, ...], head: str, says: str) -> None:

@@ -1,0 +1,198 @@
+"""The schema of results.json: what is there must be of its kind, and what a report needs must be there.
+
+Runs of older versions lack some of it, and are read all the same: only what is wrong is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+Check = Callable[[Any], bool]
+# the metrics by their names, and whether a higher one is worse for the client
+HIGHER_IS_WORSE = {
+    "ssim": True,
+    "psim": True,
+    "psnr": True,
+    "mcs": True,
+    "recognised": True,
+    "em": True,
+    "token_accuracy": True,
+    "similarity": True,
+    "mse": False,
+    "rank": False,
+}
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that can be drawn: neither infinite nor larger than a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 0 that a tensor can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def list_of(check: Check) -> Check:
+    """Whether a value is a list of such values."""
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def is_figure(value: Any) -> bool:
+    """Whether a value is the summary of a metric."""
+    return isinstance(value, dict) and all(is_number(value.get(part)) for part in ("mean", "std", "worst"))
+
+
+def is_channel(value: Any) -> bool:
+    """Whether a value is what is left behind a channel: its perplexity, and summaries of its metrics."""
+    if not isinstance(value, dict) or not is_number(value.get("perplexity")):
+        return False
+    return all(is_figure(value[name]) for name in HIGHER_IS_WORSE.keys() & value.keys())
+
+
+def is_word_by_word(value: Any) -> bool:
+    """Whether a value is a recovered prompt: the true text, and for each token what it is, verified and right."""
+    if not isinstance(value, dict) or not isinstance(value.get("truth", ""), str):
+        return False
+    tokens, marks = value.get("tokens", []), [value.get(name, []) for name in ("verified", "right")]
+    return list_of(is_text)(tokens) and all(isinstance(each, list) for each in marks)
+
+
+SECTIONS: dict[str, dict[str, Check]] = {
+    "data": {
+        "name": is_text, "source": is_text, "train": is_count, "test": is_count, "validation": is_count,
+        "shape": list_of(is_count), "classes": is_count,
+    },
+    "model": {"name": is_text, "cut": is_text, "head": is_text},
+    "defence": {"name": is_text, "lambda": is_number, "beta": is_number},
+    "utility": {"accuracy": is_number, "perplexity": is_number},
+    "separability": {"mean": is_number},
+    "config": {
+        "seed": is_count, "epochs": is_count, "batch_size": is_count, "lr": is_number, "trainer": is_mapping,
+        "dataset": is_text, "validation_fraction": is_number, "limit_train": is_count, "limit_test": is_count,
+        "length": is_count, "vocabulary": is_count,
+    },
+    "environment": {"versions": is_mapping, "device": is_text, "seconds": is_number},
+}  # fmt: skip
+OF_AN_ATTACK: dict[str, Check] = {
+    "settings": is_mapping, "samples": is_count, "available": is_count, "seconds": is_number, "residual": is_number,
+    "stopped": is_flag, "format": is_count, "inputs": list_of(is_count), "scores": is_mapping,
+    "recovered": list_of(is_word_by_word), "observed": is_mapping, "channels": is_mapping, "trace": is_mapping,
+    "environment": is_mapping, "margin": is_mapping, "verified": is_number, "seconds_per_token": is_number,
+}  # fmt: skip
+IN_AN_ATTACK = ("settings", "samples", "inputs", "scores")  # what every record with a format has
+IN_AN_ATTACK_ON_TEXT = (*IN_AN_ATTACK, "available", "channels", "observed")
+IN_AN_ATTACK_ON_IMAGES = (*IN_AN_ATTACK, "stopped")
+OF_SETTINGS: dict[str, Check] = {"budget": is_text, "epochs": is_count, "networks": list_of(is_text)}
+NEEDED = {  # what a report says of every run
+    "data": ("name", "source", "train", "test", "shape"),
+    "model": ("name", "cut"),
+    "defence": ("name", "lambda", "beta"),
+    "utility": ("accuracy",),
+    "separability": ("mean",),
+    "config": ("seed", "epochs", "batch_size", "lr", "trainer"),
+    "environment": ("versions", "device", "seconds"),
+}
+
+
+def wrong_in(results: Any) -> str:
+    """The first thing in a run's results that is not of its kind, such as `attacks.whitebox/paper.samples`; or ''."""
+    if not isinstance(results, dict):
+        return "everything"
+    missing = [section for section in (*SECTIONS, "name", "attacks", "worst_case") if section not in results]
+    if missing:
+        return missing[0]
+    return next(every_wrong(results), "")
+
+
+def every_wrong(results: dict[str, Any]) -> Iterator[str]:
+    """All that is wrong, in order."""
+    if not is_text(results["name"]):
+        yield "name"
+    for section in (*SECTIONS, "attacks", "worst_case"):
+        if not is_mapping(results[section]):
+            yield section
+            return
+    for section, checks in SECTIONS.items():
+        yield from (f"{section}.{name}" for name in wrong_values(results[section], checks))
+    on_text = "tokenizer" in results["data"]
+    for key, record in results["attacks"].items():
+        needed = IN_AN_ATTACK_ON_TEXT if on_text else IN_AN_ATTACK_ON_IMAGES
+        tests = None if on_text else results["data"].get("test")
+        yield from (f"attacks.{key}{part}" for part in wrong_in_attack(record, needed, tests))
+    yield from (f"worst_case.{part}" for part in wrong_in_worst_case(results))
+
+
+def wrong_values(held: dict[str, Any], checks: dict[str, Check]) -> Iterator[str]:
+    """The names of values that are there and not of their kind; null is as good as not there."""
+    yield from (name for name, check in checks.items() if held.get(name) is not None and not check(held[name]))
+
+
+def wrong_in_attack(record: Any, needed: Sequence[str], tests: int | None) -> Iterator[str]:
+    """What is wrong with an attack, each part with a dot before it.
+
+    Args:
+        record: what results.json says about it.
+        needed: what it has, unless it is older than formats.
+        tests: how many test inputs there are, where its inputs are among them.
+    """
+    if not is_mapping(record):
+        yield ""
+        return
+    wrong = [*wrong_values(record, OF_AN_ATTACK)]
+    wrong += [name for name in needed if record.get("format") is not None and record.get(name) is None]
+    wrong += [name for name in HIGHER_IS_WORSE.keys() & record.keys() if not is_figure(record[name])]
+    yield from (f".{name}" for name in wrong)
+    if wrong:
+        return
+    yield from (f".settings.{name}" for name in wrong_values(record.get("settings") or {}, OF_SETTINGS))
+    inputs = record.get("inputs") or []
+    if len(set(inputs)) != len(inputs) or (tests is not None and any(index >= tests for index in inputs)):
+        yield ".inputs"
+    for name, scores in (record.get("scores") or {}).items():
+        if not list_of(is_number)(scores) or len(scores) != len(inputs):
+            yield f".scores.{name}"
+    for name, behind in (record.get("channels") or {}).items():
+        if not is_channel(behind):
+            yield f".channels.{name}"
+
+
+def wrong_in_worst_case(results: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the worst case over attacks."""
+    worst, names = results["worst_case"], results["worst_case"].get("attacks", [])
+    if not list_of(is_text)(names) or any(name not in results["attacks"] for name in names):
+        yield "attacks"
+    yield from (name for name in HIGHER_IS_WORSE if name in worst and not is_figure(worst[name]))
+
+
+def missing_in(results: dict[str, Any]) -> str:
+    """The first thing that a report needs of a run and that its results lack; empty: they have it all."""
+    for section, names in NEEDED.items():
+        for name in names:
+            if results[section].get(name) is None:
+                return f"{section}.{name}"
+    if "tokenizer" in results["data"] and results["utility"].get("perplexity") is None:
+        return "utility.perplexity"
+    for key, record in results["attacks"].items():
+        if not record.keys() >= {"settings", "samples"}:
+            return f"attacks.{key} of this version"
+    return ""
