@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.channel import Channel, within_noise
+from attacks.text.channel import Channel, noise_unit, within_noise
 from attacks.text.hybrid import learned
 from attacks.text.inverter import checked_states
 from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
+from attacks.text.released import as_released
 from datamodules.text import pydoc
 from datamodules.tokens import TextTokenizer, blocks
 from errors import UserError, check_folder_of, check_one_of, first_line
-from evaluations.text import inverter_of, scores_of
+from evaluations.text import inverter_of, known_unit, scores_of, text_of
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
 from runs.checkpoints import load_module, load_tensors
@@ -42,7 +43,8 @@ class LeakConfig:
             or where the run was cut.
         policy: hybrid, single-commit or sipit.
         operating_point: of single-commit: fast, baseline or high-accuracy.
-        noise: what the channel adds, as a fraction of the states' root mean square.
+        noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first
+            positions); to --states nothing is added: there it is what the attacker knows of them.
         dtype: what the channel sends: fp32, fp16, bf16 or int8.
         observe: whether loss curves and rank trajectories are recorded; false saves a little time.
         candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
@@ -80,12 +82,7 @@ class LeakConfig:
             raise UserError("--candidates and --seed must be at least 0")
         check_folder_of("--out", self.out)
         check_folder_of("--figure", self.figure)
-        _ = self.channel
-
-    @property
-    def channel(self) -> Channel:
-        """What happens to the states on their way."""
-        return Channel(self.dtype, self.noise)
+        Channel(self.dtype, self.noise)  # refuses what is none
 
 
 def invert_leak(config: LeakConfig) -> dict[str, Any]:
@@ -95,11 +92,14 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
     model = model.to(device).eval().requires_grad_(False)
     truth = [tokenizer.encode(text) for text in texts_of(config)] if config.states is None else None
     if truth is not None:
-        leaked = [leak(model, ids, config, number) for number, ids in enumerate(truth)]
+        leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
     else:
         leaked = leaked_states(Path(str(config.states)))
     leaked = checked_states(leaked, model)  # before anything is learned about the model
-    noise = max(config.channel.spread(z) for z in leaked)
+    channel = Channel(config.dtype, config.noise, unit_of(config, model, tokenizer))
+    if truth is not None:
+        leaked = [channel(z, config.seed + number) for number, z in enumerate(leaked)]
+    noise = max(channel.spread(z) for z in leaked)
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
         options |= {"noise": noise, "candidates": config.candidates or None}
@@ -112,6 +112,7 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         "config": dataclasses.asdict(config),
         "prompts": in_words(recovery, seen["detector"]["first"], tokenizer),
         "verified": recovery.verified_share,
+        "noise": noise,
         "seconds_per_token": recovery.seconds_per_token,
         "observed": seen,
         "environment": environment(device, config.seed, sum(recovery.seconds.values())),
@@ -121,6 +122,17 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         results |= {"truth": [tokenizer.decode(ids) for ids in truth]}
         results |= {name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")}
     return results
+
+
+def unit_of(config: LeakConfig, model: SplitLanguageModel, tokenizer: TextTokenizer) -> float:
+    """What --noise is measured in: a run's own unit, which `evaluate.py` uses too, or another model's on English."""
+    run = Run(Path(config.model))
+    if config.noise == 0:
+        return 1.0
+    if not run.checkpoint.is_file():
+        return noise_unit(model, own_text(tokenizer))
+    results = run.read_results()
+    return known_unit(results) or noise_unit(model, text_of(results, tokenizer).train[0].tolist())
 
 
 def own_text(tokenizer: TextTokenizer) -> list[list[int]]:
@@ -144,7 +156,7 @@ def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTo
 
 
 def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextTokenizer, str]:
-    """The split model, its tokenizer, and where it came from: a run of ours, or a model by name or folder."""
+    """The split model as an attacker sees it, its tokenizer, and its origin: a run of ours, or a name or folder."""
     run = Run(Path(config.model))
     if not run.checkpoint.is_file():
         model, tokenizer = load_language_model(config.model)
@@ -157,7 +169,8 @@ def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextToken
         raise UserError(
             f"{run.folder} was cut after {network.cut_layer}, and its defence sits there; leave --layer out"
         )
-    return network, TextTokenizer.from_json(module.hparams["language"]["tokenizer"]), run.name
+    tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
+    return as_released(network, module.defence), tokenizer, run.name
 
 
 def texts_of(config: LeakConfig) -> list[str]:
@@ -176,12 +189,12 @@ def texts_of(config: LeakConfig) -> list[str]:
 
 
 @torch.no_grad()
-def leak(model: SplitLanguageModel, ids: list[int], config: LeakConfig, number: int) -> Tensor:
-    """The states (T, d) that leave the client for one prompt, as the channel delivers them."""
+def released(model: SplitLanguageModel, ids: list[int], number: int) -> Tensor:
+    """The states (T, d) that leave the client for one prompt."""
     if len(ids) > model.context:
         raise UserError(f"prompt {number} has {len(ids)} tokens; the model's context ends at {model.context}")
-    z = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
-    return config.channel(z, config.seed + number)
+    z: Tensor = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
+    return z
 
 
 def leaked_states(path: Path) -> list[Tensor]:

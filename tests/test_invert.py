@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 import torch
 import yaml
 
+from evaluations.dispatch import evaluate
 from invert import main
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
+from runs.checkpoints import load_checkpoint, load_module
+from runs.config import AttackConfig, TrainConfig
+from runs.folder import Run
+from tests.attacks.text.conftest import Rotation
 from tests.conftest import ROOT, readme_commands, refused_by
 from train import build_language, train
 from train import main as train_main
@@ -107,6 +111,26 @@ def test_noise_free_states_give_the_text_back(
     assert "EM 100.0 %" in shown
 
 
+def test_the_text_comes_back_through_a_release_that_loses_nothing(
+    text_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rotated(path: Path) -> SplitModule:
+        module = load_module(path)
+        module.defence = Rotation(128)
+        return module
+
+    monkeypatch.setattr("evaluations.leak.load_module", rotated)
+    ids = torch.tensor([[5, 77, 120]])
+    torch.save(rotated(text_run / "last.ckpt").encode(ids), tmp_path / "leaked.pt")
+    out = tmp_path / "found.json"
+    argv = ("--model", text_run, "--cache", tmp_path, "--out", out)
+    assert invert(*argv, "--states", tmp_path / "leaked.pt") == 0
+    assert json.loads(out.read_text())["prompts"][0]["tokens"] == ids[0].tolist()
+    assert invert(*argv, "--text", TEXTS[0]) == 0
+    found = json.loads(out.read_text())
+    assert (found["em"], found["verified"]) == (1, 1)
+
+
 def test_single_commit_runs_at_an_operating_point(text_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     argv = ("--policy", "single-commit", "--operating-point", "fast", "--out", out)
@@ -140,6 +164,20 @@ def test_noise_hides_text_and_nothing_is_called_verified(text_run: Path, tmp_pat
     found = json.loads(out.read_text())
     assert found["verified"] == 0
     assert found["em"] == 0
+
+
+def test_noise_has_the_unit_of_the_run(text_run: Path, tmp_path: Path) -> None:
+    run, out = Run(Path(shutil.copytree(text_run, tmp_path / text_run.name))), tmp_path / "found.json"
+    argv = ("--model", run.folder, "--text", "A name", "--noise", "1", "--cache", tmp_path, "--out", out)
+    assert invert(*argv) == 0
+    measured = json.loads(out.read_text())["noise"]
+    channel = AttackConfig(attacks=["text"], prompts=1, channels=["1"], device="cpu")
+    assert evaluate(run, channel)["attacks"]["text/hybrid"]["noise_unit"] == pytest.approx(measured, rel=1e-5)
+    results = run.read_results()
+    results["attacks"]["text/hybrid"]["noise_unit"] = 7.0
+    run.write_results(results)
+    assert invert(*argv) == 0
+    assert json.loads(out.read_text())["noise"] == 7.0, "measured once, then on record"
 
 
 @pytest.mark.parametrize(
