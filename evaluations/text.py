@@ -31,6 +31,7 @@ from lightning_modules.utility import measure_utility
 from metrics.summary import scored, worst_case
 from metrics.text import exact_match, similarity, token_accuracy
 from reports.text_figures import observations_figure
+from reports.text_samples import write_samples
 from runs.checkpoints import load_module
 from runs.config import DTYPES, AttackConfig
 from runs.environment import environment, pick_device, reproducible
@@ -43,6 +44,7 @@ LENGTH = 10  # tokens in a prompt, as in the paper
 MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
 MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
 NEAREST_TOKENS = 1024  # so many of them
+SHOWN = 5  # prompts whose text is kept of every channel
 
 
 @dataclasses.dataclass
@@ -203,6 +205,7 @@ def up_to_date(channel: str, record: dict[str, Any]) -> bool:
 def enter(run: Run, results: dict[str, Any]) -> None:
     """Write down what is known so far."""
     results["worst_case"] = worst_case(results["attacks"])
+    write_samples(results, run.folder / "text-recovered.txt")
     run.write_results(results)
 
 
@@ -273,6 +276,7 @@ def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
         "perplexity": useful.perplexity,
         "accuracy": useful.accuracy,
         "noise": noise,
+        "recovered": in_words(recovery, truth, case.tokenizer)[:SHOWN],
         "format": CHANNEL_FORMAT,
         "detector": {name: seen["detector"].get(name) for name in ("precision", "recall", "auroc", "located")},
     }

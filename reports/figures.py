@@ -69,12 +69,12 @@ def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Pa
 def gallery_figure(
     original: Tensor, recovered: Mapping[str, Tensor], order: Tensor, path: Path, columns: int = 12
 ) -> None:
-    """Originals in the top row, what each attack recovered below; a third each of the best, median and worst recovered.
+    """Originals in the top row, what each attack recovered below; a third each of the most, median and least leaked.
 
     Args:
         original: the attacked images (B, C, H, W).
         recovered: what each attack made of them.
-        order: the images' indices, the best-recovered one first.
+        order: the images' indices, the most leaked one first.
         path: where the picture goes.
         columns: how many images are shown.
     """
@@ -91,7 +91,7 @@ def gallery_figure(
             axes.imshow(image.permute(1, 2, 0).squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
         line[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=9)
-    titles = {0: "best recovered", third + rest: "median", columns - third: "worst recovered"}
+    titles = {0: "most leaked", third + rest: "median", columns - third: "least leaked"}
     for column, title in titles.items() if third else ():
         grid[0][column].set_title(title, loc="left", fontsize=9)
     with replacing(path) as temporary:

@@ -249,6 +249,26 @@ def test_a_wrong_argument_is_one_line(
     refused_by(main, capsys, says, str(text_run), *argv)
 
 
+@pytest.mark.parametrize("model_type", ["vit", "gpt2"])
+def test_a_checkpoint_never_runs_code(
+    run: Run, model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w')\nEvil = object\n")
+    checkpoint = torch.load(run.checkpoint, weights_only=True)
+    language = checkpoint["hyper_parameters"]["language"]
+    evil = {"auto_map": {"AutoModelForCausalLM": "evil.Evil"}, "_name_or_path": str(tmp_path)}
+    language["config"] = {**(language["config"] if model_type == "gpt2" else {}), "model_type": model_type, **evil}
+    torch.save(checkpoint, run.checkpoint)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # to "Do you wish to run the custom code?"
+    argv = (str(run.folder), "--attacks", "text", *FEW, "--channels", "fp32")
+    if model_type == "vit":
+        refused_by(main, capsys, "is of type vit, which is no causal LM", *argv)
+    else:
+        assert main(list(argv)) == 0, "what names code is left out, the rest is a model like any other"
+    assert not ran.exists()
+
+
 def test_text_attacks_are_not_for_images(
     config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +283,20 @@ def test_the_table_says_what_is_left_of_use_and_of_text(run: Run, capsys: pytest
     for words in ("text/hybrid", "100.0 %", "fp16", "perplexity", "one-step margin", "6 prompts"):
         assert words in shown, words
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_original_and_recovered_text_stand_side_by_side(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run.folder), *FEW, "--channels", "2"]) == 0
+    shown, written = capsys.readouterr().out, (run.folder / "text-recovered.txt").read_text(encoding="utf-8")
+    hybrid = run.read_results()["attacks"]["text/hybrid"]
+    exact, noisy = hybrid["recovered"], hybrid["channels"]["noise 2"]["recovered"]
+    wrong = [token for token, right in zip(noisy[0]["tokens"], noisy[0]["right"], strict=True) if not right]
+    for seen in (shown, written):
+        assert seen.count(exact[0]["truth"]) >= 2, "original, and recovered from exact states"
+        assert all(f"⟨{token}⟩" in seen for token in wrong)
+    assert wrong
+    assert all(prompt["truth"] in written for prompt in exact)
+    assert exact[2]["truth"] not in shown, "a few are enough on the terminal"
 
 
 def test_several_runs_are_drawn_against_one_another(
