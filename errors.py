@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 
 class UserError(ValueError):
@@ -26,9 +25,3 @@ def check_one_of(what: str, value: str, known: Iterable[str]) -> None:
     names = list(known)
     if value not in names:
         raise UserError(f"{what} must be one of {', '.join(names)}; got {value}")
-
-
-def check_folder_of(flag: str, file: str | Path | None) -> None:
-    """Refuse a file that is to be written where there is no folder; None is no file."""
-    if file is not None and not Path(file).resolve().parent.is_dir():
-        raise UserError(f"{flag} {file}: its folder is not there")

@@ -21,7 +21,8 @@ from attacks.gradients.moments import SOURCES
 from attacks.gradients.reconstruct import SUBSPACES, Estimate, Recovered
 from datamodules import load
 from datamodules.tensors import scaled
-from errors import UserError, check_folder_of, check_one_of
+from errors import UserError, check_one_of
+from files import check_writable
 from metrics.gradients import BatchScore, batch_score
 from runs.checkpoints import load_tensors
 from runs.config import root_of
@@ -101,8 +102,8 @@ class GradientConfig:
                 raise UserError(f"--{name} must be at least {least}; got {given}")
         self.check_numbers()
         self.check_round()
-        check_folder_of("--out", self.out)
-        check_folder_of("--figure", self.figure)
+        check_writable("--out", self.out)
+        check_writable("--figure", self.figure)
 
     @property
     def sigma(self) -> Activation:

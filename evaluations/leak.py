@@ -18,8 +18,9 @@ from attacks.text.recovery import Recovery
 from attacks.text.released import as_released
 from datamodules.text import pydoc
 from datamodules.tokens import TextTokenizer, blocks
-from errors import UserError, check_folder_of, check_one_of, first_line
+from errors import UserError, check_one_of, first_line
 from evaluations.text import inverter_of, known_unit, scores_of, text_of
+from files import check_writable
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
 from runs.checkpoints import load_module, load_tensors
@@ -80,8 +81,8 @@ class LeakConfig:
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
-        check_folder_of("--out", self.out)
-        check_folder_of("--figure", self.figure)
+        check_writable("--out", self.out)
+        check_writable("--figure", self.figure)
         Channel(self.dtype, self.noise)  # refuses what is none
 
 

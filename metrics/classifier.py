@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from datamodules.tensors import TensorDataModule, scaled
 from errors import UserError
-from files import replacing
+from files import save_tensors
 from lightning_modules.networks import build_network
 from progress import steps_shown
 from runs.checkpoints import restored
@@ -40,8 +40,7 @@ def independent_classifier(datamodule: TensorDataModule, cache: Path, device: to
         with filelock.FileLock(file.with_suffix(".lock")):  # runs of a grid need it at the same time
             if not restored(network, file):
                 fit(network, *datamodule.train, device)
-                with replacing(file) as temporary:
-                    torch.save(network.state_dict(), temporary)
+                save_tensors(file, network.state_dict())
     return network.eval().requires_grad_(False)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from errors import UserError, check_folder_of
-from files import replacing
+from errors import UserError
+from files import check_writable, replacing
 from reports.cells import NAMES, Setting, is_measured, settings_of
 from reports.exports import csv_text, markdown_text
 from reports.gallery import attacks_shown
@@ -92,10 +92,8 @@ def check(out: Path, max_drop: float, metric: str | None) -> None:
     """Refuse what cannot be meant, before anything is read."""
     if out.suffix.lower() != ".html":
         raise UserError(f"--out must end in .html; got {out}")
-    check_folder_of("--out", out)
     for file in (out, table_beside(out, ".csv"), table_beside(out, ".md")):
-        if file.is_dir():
-            raise UserError(f"--out {out} cannot be written: {file} is a folder; choose another name")
+        check_writable("--out", file)
     check_max_drop(max_drop)
     check_metric(metric)
 

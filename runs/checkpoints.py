@@ -11,7 +11,7 @@ from lightning.fabric.plugins import CheckpointIO
 from torch import nn
 
 from errors import UserError, first_line
-from files import replacing
+from files import save_tensors
 from lightning_modules.split_module import SplitModule
 
 NEEDED = {"state_dict", "epoch", "global_step", "history", "hyper_parameters", "loops", "pytorch-lightning_version"}
@@ -69,8 +69,7 @@ class SafeCheckpointIO(CheckpointIO):
     """How Lightning writes and reads checkpoints here."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        with replacing(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
+        save_tensors(Path(path), checkpoint)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None

@@ -24,7 +24,7 @@ from attacks.decoder.training import (
 )
 from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
-from files import replacing
+from files import save_tensors
 from runs.checkpoints import restored
 
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
@@ -119,8 +119,7 @@ class Decoder(Attack):
             if not self.from_cache[kind]:
                 self.train(kind, network, victim, own)
                 if self.cache is not None:
-                    with replacing(file) as temporary:
-                        torch.save(network.state_dict(), temporary)
+                    save_tensors(file, network.state_dict())
         return network.eval().requires_grad_(False)
 
     def train(self, kind: str, network: InverseNetwork, victim: Victim, own: AttackerData) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attacks.text.released import release_digest
 from attacks.text.vocabulary import Vocabulary
 from errors import UserError
-from files import replacing
+from files import save_tensors
 from lightning_modules.networks.language import SplitLanguageModel
 from progress import steps_shown
 
@@ -133,8 +133,7 @@ def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.devi
         path.unlink(missing_ok=True)
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        torch.save(made, temporary)
+    save_tensors(path, made)
     return made
 
 
