@@ -23,10 +23,12 @@ from evaluations.text import inverter_of, known_unit, scores_of, text_of
 from files import check_writable
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
-from runs.checkpoints import load_module, load_tensors
+from reports.figures import check_figure
+from runs.checkpoints import load_module
 from runs.config import OPERATING_POINTS, POLICIES
 from runs.environment import environment, pick_device
 from runs.folder import Run
+from runs.tensor_files import check_regular_file, load_tensors
 
 OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
 
@@ -39,7 +41,8 @@ class LeakConfig:
         model: gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout, or a run of train.py.
         text: prompts whose states are leaked, on the command line.
         prompts: a file of them, one a line.
-        states: a leaked tensor instead, (T, d) or (B, T, d), or a list of (T, d), in a .pt file.
+        states: a leaked tensor instead, (T, d) or (B, T, d), in a .pt, .npy, .npz or .safetensors file; of several
+            tensors the one called states; a .pt file may also hold a list of (T, d).
         layer: how many blocks the client runs, last (all, before the final norm) or final (after it); default: last,
             or where the run was cut.
         policy: hybrid, single-commit or sipit.
@@ -52,7 +55,7 @@ class LeakConfig:
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
         cache: where what a model's hybrid inverter has learned is kept.
-        out: a .json file for what was recovered.
+        json: a .json file for what was recovered; --out is another name for it.
         figure: a .png file for what could be observed on the way.
     """
 
@@ -70,7 +73,7 @@ class LeakConfig:
     seed: int = 0
     device: str = "auto"
     cache: str = "checkpoints/.text"
-    out: str | None = None
+    json: str | None = None
     figure: str | None = None
 
     def __post_init__(self) -> None:
@@ -81,8 +84,8 @@ class LeakConfig:
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
-        check_writable("--out", self.out)
-        check_writable("--figure", self.figure)
+        check_writable("--json", self.json)
+        check_figure("--figure", self.figure)
         Channel(self.dtype, self.noise)  # refuses what is none
 
 
@@ -178,6 +181,7 @@ def texts_of(config: LeakConfig) -> list[str]:
     """The prompts, none of them empty."""
     texts = config.text
     if config.prompts is not None:
+        check_regular_file("--prompts", Path(config.prompts))
         try:
             texts = [line for line in Path(config.prompts).read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
@@ -201,7 +205,11 @@ def released(model: SplitLanguageModel, ids: list[int], number: int) -> Tensor:
 def leaked_states(path: Path) -> list[Tensor]:
     """The prompts' states (T, d) in a file; tensors only, nothing that runs."""
     loaded = load_tensors("--states", path)
+    if isinstance(loaded, dict):
+        loaded = loaded.get("states") if len(loaded) != 1 else next(iter(loaded.values()))
     states = list(loaded) if isinstance(loaded, list | tuple) or getattr(loaded, "ndim", 0) == 3 else [loaded]
-    if not states or not all(isinstance(state, Tensor) and state.ndim == 2 for state in states):
-        raise UserError(f"--states {path} must hold a tensor (T, d) or (B, T, d), or a list of tensors (T, d)")
+    if not states or not all(isinstance(each, Tensor) and each.ndim == 2 and not each.is_complex() for each in states):
+        raise UserError(
+            f"--states {path} must hold a real tensor (T, d) or (B, T, d), alone or called states, or a list of (T, d)"
+        )
     return [state.float() for state in states]

@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from torch import nn
 
-from errors import UserError, first_line
+from errors import UserError
 from files import save_tensors
 from lightning_modules.split_module import SplitModule
 
@@ -35,14 +35,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or not checkpoint.keys() >= NEEDED:
         raise UserError(f"checkpoint {path} is not one of sweetspot's: it needs {', '.join(sorted(NEEDED))}")
     return checkpoint
-
-
-def load_tensors(flag: str, path: Path) -> Any:
-    """What a user's file holds, on the CPU: tensors and plain data, nothing that runs."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # truncated, a pickle that wants to run something, no such file
-        raise UserError(f"{flag} {path} cannot be read as tensors ({first_line(error)})") from error
 
 
 def load_module(path: Path) -> SplitModule:

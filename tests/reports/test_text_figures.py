@@ -124,15 +124,6 @@ def test_comparisons_are_written(tmp_path: Path, draw: Callable[[Any, Path], Non
     assert ink(tmp_path / "one.png").mean() > 0.01
 
 
-def test_what_is_missing_leaves_a_gap_on_the_page(tmp_path: Path) -> None:
-    observations_figure({"detector": DATA["detector"], "right": DATA["right"]}, tmp_path / "page.png")
-    page = ink(tmp_path / "page.png")
-    height, width = page.shape
-    assert page[height // 2 :, width // 2 :].any()
-    assert not page[: height // 3].any()
-    assert not page[:, : width // 2].any()
-
-
 def test_prompts_are_coloured_by_the_truth_or_by_what_the_detector_says() -> None:
     for data, labels in (
         (DATA, ("right (n = 2)", "wrong (n = 2)")),
