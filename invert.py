@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -39,14 +40,14 @@ GRADIENT_EXAMPLES = """\
   python invert.py gradient --activation tanh --width 5000 --dim 50 --batch 2
   python invert.py gradient --dataset mnist-5k --width 5000 --batch 4 --activation relu --noise 0.01 --figure digits.png
   python invert.py gradient --depth 4 --activation leaky-relu --dim 100 --batch 3         deep networks, Algorithm 2
-  python invert.py gradient --activation sigmoid --prune 0.9 --out found.json
+  python invert.py gradient --activation sigmoid --prune 0.9 --json found.json
   python invert.py gradient --states gradient.pt --activation tanh                        no ground truth
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, invert, print."""
-    arguments = sys.argv[1:] if argv is None else argv
+    arguments = [re.sub(r"^--out(?==|$)", "--json", each) for each in (sys.argv[1:] if argv is None else argv)]
     return main_gradient(arguments[1:]) if arguments[:1] == ["gradient"] else main_text(arguments)
 
 
@@ -68,7 +69,7 @@ def main_text(argv: list[str]) -> int:
         config = LeakConfig(**parsed)
         results = invert_leak(config)
         recovery_table(results)
-        write_results(results, config.out)
+        write_results(results, config.json)
         if config.figure is not None:
             observations_figure(results["observed"], Path(config.figure))
 
@@ -87,19 +88,20 @@ def main_gradient(argv: list[str]) -> int:
         with warnings_as_lines(), Console().status("recovering the batch …"):
             results = invert_gradient(config)
         gradient_table(results)
-        write_results(results, config.out)
+        write_results(results, config.json)
         if config.figure is not None:
             draw_samples(results, Path(config.figure))
 
     return run_command(command)
 
 
-def write_results(results: Mapping[str, Any], out: str | None) -> None:
+def write_results(results: Mapping[str, Any], file: str | None) -> None:
     """Write what was recovered into a .json file, if one was named."""
-    if out is None:
+    if file is None:
         return
-    with replacing(Path(out)) as temporary:
-        temporary.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    written = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
+    with replacing(Path(file)) as temporary:  # bytes of a file's name that are no text become \\udcXX, as JSON has it
+        temporary.write_text(written, encoding="utf-8", errors="backslashreplace")
 
 
 def draw_samples(results: Mapping[str, Any], path: Path) -> None:

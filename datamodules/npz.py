@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.tensors import Arrays
-from errors import UserError, first_line
+from errors import UserError
 
 MOST_CLASSES = 100_000
 KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -49,7 +49,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
     except UserError:
         raise
     except Exception as error:  # a damaged archive fails in as many ways as it has bytes
-        raise UserError(f"{path} cannot be read as an .npz dataset ({first_line(error)})") from error
+        damaged = "it is damaged, or holds Python objects instead of numbers"  # numpy advises to load these unsafely
+        why = getattr(error, "strerror", None) or damaged
+        raise UserError(f"{path} cannot be read as an .npz dataset: {why}") from error
 
 
 def images_or_vectors(arrays: dict[str, np.ndarray], path: Path, key: str) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,15 +19,16 @@ from attacks.gradients.defences import clipped, noisy, pruned
 from attacks.gradients.federated import BIAS, Gradient
 from attacks.gradients.hermite import plan
 from attacks.gradients.moments import SOURCES
-from attacks.gradients.reconstruct import SUBSPACES, Estimate, Recovered
+from attacks.gradients.reconstruct import LOSSES, SUBSPACES, Estimate, Recovered, steepness
 from datamodules import load
 from datamodules.tensors import scaled
 from errors import UserError, check_one_of
 from files import check_writable
 from metrics.gradients import BatchScore, batch_score
-from runs.checkpoints import load_tensors
+from reports.figures import check_figure
 from runs.config import root_of
 from runs.environment import environment, pick_device
+from runs.tensor_files import load_tensors
 
 DIM, BATCH = 50, 2  # of a synthetic round, as in the paper
 INPUTS = ("basis", "sphere")
@@ -34,6 +36,7 @@ OF_A_ROUND = ("dataset", "inputs", "same_label", "dim", "width", "depth", "bias"
 TENSORS = ("w", "a", "grad_w", "grad_a")
 KEYS = (*TENSORS, "bias", "inner", "x", "y")
 RIGHT = 0.5  # labels differ by 1 or more
+EXACT_LABEL = 1e-4  # how far an exact label may be from what it should be
 
 
 @dataclass
@@ -51,6 +54,8 @@ class GradientConfig:
         data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
         inputs: synthetic samples: basis (e_1, e_2, …, as in the paper) or sphere (random unit vectors).
         same_label: whether all samples of a dataset are of one class; else of as many as there are.
+        loss: of the client, for f the network's output: half-sum, ½·Σ(f − y)², sum, Σ(f − y)², or mean, Σ(f − y)² / B
+            (torch's MSELoss). A wrong one gives wrong labels.
         bias: of the last layer: large, so that all residues have one sign (Remark 1).
         noise: Gaussian, added by the client, as a fraction of the gradient's root mean square.
         clip: the norm that the client scales its gradient down to; the attacker then knows which labels occur.
@@ -59,12 +64,13 @@ class GradientConfig:
         subspace: of the tensor stage: span of the gradient's rows (exact), or moment, as in the paper.
         norm: the samples' norm where the attacker knows it; relu and leaky-relu hide it, and 1 is taken.
         tensor_only: whether to stop after the tensor stage, as the paper does; else least squares makes it exact.
-        states: a leaked gradient instead, in a .pt file: a dict of the tensors w (m, d), a (m,), grad_w (m, d) and
-            grad_a (m,), and where there are any, the number bias, the list inner of a deep network's first layers
-            (w and grad_w are then (m, 2d)), and the truth x (B, d) and y (B,), for scores only.
+        states: a leaked gradient instead, in a .pt, .npz or .safetensors file: the tensors w (m, d), a (m,), grad_w
+            (m, d) and grad_a (m,) by name, and where there are any, the number bias, a deep network's first layers as
+            inner.0, inner.1, … or in .pt as the list inner (w and grad_w are then (m, 2d)), and the truth x (B, d)
+            and y (B,), for scores only.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
-        out: a .json file for what was recovered.
+        json: a .json file for what was recovered; --out is another name for it.
         figure: a .png file with the samples, recovered beside original.
     """
 
@@ -77,6 +83,7 @@ class GradientConfig:
     data_root: str | None = None
     inputs: str = "basis"
     same_label: bool = False
+    loss: str = "half-sum"
     bias: float = BIAS
     noise: float = 0.0
     clip: float | None = None
@@ -88,11 +95,12 @@ class GradientConfig:
     states: str | None = None
     seed: int = 0
     device: str = "auto"
-    out: str | None = None
+    json: str | None = None
     figure: str | None = None
 
     def __post_init__(self) -> None:
         among = {"activation": tuple(ACTIVATIONS), "inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES}
+        among["loss"] = LOSSES
         for name, known in among.items():
             check_one_of(f"--{name}", getattr(self, name), known)
         plan(self.sigma)  # linear and quadratic are refused here, with the reason
@@ -102,8 +110,8 @@ class GradientConfig:
                 raise UserError(f"--{name} must be at least {least}; got {given}")
         self.check_numbers()
         self.check_round()
-        check_writable("--out", self.out)
-        check_writable("--figure", self.figure)
+        check_writable("--json", self.json)
+        check_figure("--figure", self.figure)
 
     @property
     def sigma(self) -> Activation:
@@ -183,26 +191,50 @@ def invert_gradient(config: GradientConfig) -> dict[str, Any]:
     recovered = reconstruct_deep(
         played.gradient, played.weights, config.sigma,
         batch=batch, seed=config.seed, polish=not config.tensor_only, source=config.source, subspace=config.subspace,
-        norm=config.norm, labels=data.labels if config.clip is not None else None,
+        norm=config.norm, labels=data.labels if config.clip is not None else None, loss=config.loss,
     )  # fmt: skip
     seconds |= recovered.seconds
     stages: dict[str, Estimate] = {"tensor": recovered.tensor}
     if not config.tensor_only:
         stages["polished"] = recovered
+    numbers = {name: in_numbers(stage, played.truth, recovered) for name, stage in stages.items()}
     results: dict[str, Any] = {
         "network": network_of(played.weights, config.activation),
         "data": {"name": data.name, "source": data.source, "shape": data.shape, "batch": len(recovered.y)},
         "config": dataclasses.asdict(config),
-        "verdict": recovered.verdict,
+        "verdict": believed(recovered.verdict, numbers),
         "residual": recovered.residual,
         "unknown": list(recovered.unknown),
-        "recovered": {name: in_numbers(stage, played.truth, recovered) for name, stage in stages.items()},
+        "recovered": numbers,
         "seconds": seconds | {"attack": sum(recovered.seconds.values())},
         "environment": environment(device, config.seed, sum(seconds.values())),
     }
+    if results["verdict"] == "exact samples" and config.clip is None:
+        results["fitting_losses"] = fitting_losses(recovered, config.loss)
     if played.truth is not None:
         results["truth"] = {"x": played.truth[0].tolist(), "y": played.truth[1].tolist()}
     return results
+
+
+def believed(verdict: str, stages: dict[str, dict[str, Any]]) -> str:
+    """The verdict on samples and labels: "exact" becomes "exact samples" where the labels cannot be right.
+
+    Labels are right if they are the true ones or, where nobody knows these, if all are whole numbers.
+    """
+    last = stages["polished" if "polished" in stages else "tensor"]
+    wrong = last["label_error"] if "label_error" in last else [abs(y - round(y)) for y in last["y"]]
+    return "exact samples" if verdict == "exact" and max(wrong) > EXACT_LABEL else verdict
+
+
+def fitting_losses(recovered: Recovered, assumed: str) -> list[str]:
+    """The client's losses by which all labels would be whole numbers, as classes and ±1 are."""
+    fitting, batch = [], len(recovered.y)
+    for loss in LOSSES:
+        r = recovered.r * steepness(assumed, batch) / steepness(loss, batch)
+        y = recovered.y + recovered.r - r
+        if (y - y.round()).abs().max() <= EXACT_LABEL:
+            fitting.append(loss)
+    return fitting
 
 
 def double_device(name: str) -> torch.device:
@@ -269,7 +301,7 @@ def played_round(config: GradientConfig, device: torch.device) -> Round:
         plain, inner=tuple(w.to(device) for w in plain.inner), last=plain.last.to(device), a=plain.a.to(device)
     )
     x, y = x.to(weights.last), y.to(weights.last)
-    gradient = defended(deep_gradient(x, y, weights, config.sigma), config)
+    gradient = defended(deep_gradient(x, y, weights, config.sigma), config, steepness(config.loss, len(x)))
     return Round(weights, gradient, (x, y), data)
 
 
@@ -309,9 +341,9 @@ def images_of(config: GradientConfig) -> tuple[Tensor, Tensor, Data]:
     return x / size, arrays.y_train[picked].double(), data
 
 
-def defended(gradient: DeepWeights, config: GradientConfig) -> DeepWeights:
-    """The gradient as it leaves the client: clipped, then noisy, then pruned."""
-    sent = Gradient(gradient.a, gradient.last)
+def defended(gradient: DeepWeights, config: GradientConfig, factor: float = 1.0) -> DeepWeights:
+    """The gradient as it leaves the client: of its own loss, clipped, then noisy, then pruned."""
+    sent = Gradient(factor * gradient.a, factor * gradient.last)
     sent = sent if config.clip is None else clipped(sent, config.clip)
     sent = noisy(sent, config.noise, config.seed + 2) if config.noise else sent
     sent = pruned(sent, config.prune) if config.prune else sent
@@ -331,13 +363,21 @@ def leaked_round(config: GradientConfig, device: torch.device) -> Round:
     truth = (held["x"].flatten(1), held["y"].flatten()) if {"x", "y"} <= set(held) else None
     if truth is not None and truth[0].shape[1] != network_of(weights, config.activation)["dim"]:
         raise UserError(f"--states {path}: x is {tuple(truth[0].shape)}, which is not what w (m, d) takes")
-    return Round(weights, DeepWeights((), held["grad_w"], held["grad_a"], 0.0), truth, Data(path.name, "leaked"))
+    return Round(
+        weights, DeepWeights((), held["grad_w"], held["grad_a"], 0.0), truth, Data(printable(path.name), "leaked")
+    )
+
+
+def printable(name: str) -> str:
+    """A file's name as text, also where its bytes are none."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
     """What a file holds, in double precision, by name; the layers of `inner` as inner.000, inner.001, …"""
     if not isinstance(loaded, dict) or not set(TENSORS) <= set(loaded):
-        raise UserError(f"--states {path} must hold a dict with the tensors {', '.join(TENSORS)}; see --help")
+        raise UserError(f"--states {path} must hold the tensors {', '.join(TENSORS)} by name; see --help")
+    loaded = with_inner_listed(loaded)
     if unknown := sorted(str(key) for key in set(loaded) - set(KEYS)):
         raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}")
     layers = loaded.pop("inner", [])
@@ -359,6 +399,13 @@ def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
                 f"--states {path}: {name} is {tuple(held[name].shape)}; w and grad_w must be (m, d), a and grad_a (m,)"
             )
     return {name: value.double() for name, value in held.items()}
+
+
+def with_inner_listed(loaded: dict[Any, Any]) -> dict[Any, Any]:
+    """What a file holds with the layers inner.0, inner.1, … as the list `inner`: not every format has lists."""
+    numbered = sorted((key for key in loaded if re.fullmatch(r"inner\.\d+", str(key))), key=lambda key: int(key[6:]))
+    rest = {key: value for key, value in loaded.items() if key not in numbered}
+    return rest | {"inner": [loaded[key] for key in numbered]} if numbered else rest
 
 
 def check_inner(weights: DeepWeights, sigma: Activation, path: Path) -> None:

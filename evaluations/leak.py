@@ -10,22 +10,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.channel import Channel, within_noise
+from attacks.text.channel import Channel, noise_unit, within_noise
 from attacks.text.hybrid import learned
 from attacks.text.inverter import checked_states
 from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
+from attacks.text.released import as_released
 from datamodules.text import pydoc
 from datamodules.tokens import TextTokenizer, blocks
 from errors import UserError, check_one_of, first_line
-from evaluations.text import inverter_of, scores_of
+from evaluations.text import inverter_of, known_unit, scores_of, text_of
 from files import check_writable
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
-from runs.checkpoints import load_module, load_tensors
+from reports.figures import check_figure
+from runs.checkpoints import load_module
 from runs.config import OPERATING_POINTS, POLICIES
 from runs.environment import environment, pick_device
 from runs.folder import Run
+from runs.tensor_files import check_regular_file, load_tensors
 
 OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
 
@@ -38,19 +41,21 @@ class LeakConfig:
         model: gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout, or a run of train.py.
         text: prompts whose states are leaked, on the command line.
         prompts: a file of them, one a line.
-        states: a leaked tensor instead, (T, d) or (B, T, d), or a list of (T, d), in a .pt file.
+        states: a leaked tensor instead, (T, d) or (B, T, d), in a .pt, .npy, .npz or .safetensors file; of several
+            tensors the one called states; a .pt file may also hold a list of (T, d).
         layer: how many blocks the client runs, last (all, before the final norm) or final (after it); default: last,
             or where the run was cut.
         policy: hybrid, single-commit or sipit.
         operating_point: of single-commit: fast, baseline or high-accuracy.
-        noise: what the channel adds, as a fraction of the states' root mean square.
+        noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first
+            positions); to --states nothing is added: there it is what the attacker knows of them.
         dtype: what the channel sends: fp32, fp16, bf16 or int8.
         observe: whether loss curves and rank trajectories are recorded; false saves a little time.
         candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
         cache: where what a model's hybrid inverter has learned is kept.
-        out: a .json file for what was recovered.
+        json: a .json file for what was recovered; --out is another name for it.
         figure: a .png file for what could be observed on the way.
     """
 
@@ -68,7 +73,7 @@ class LeakConfig:
     seed: int = 0
     device: str = "auto"
     cache: str = "checkpoints/.text"
-    out: str | None = None
+    json: str | None = None
     figure: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,14 +84,9 @@ class LeakConfig:
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
-        check_writable("--out", self.out)
-        check_writable("--figure", self.figure)
-        _ = self.channel
-
-    @property
-    def channel(self) -> Channel:
-        """What happens to the states on their way."""
-        return Channel(self.dtype, self.noise)
+        check_writable("--json", self.json)
+        check_figure("--figure", self.figure)
+        Channel(self.dtype, self.noise)  # refuses what is none
 
 
 def invert_leak(config: LeakConfig) -> dict[str, Any]:
@@ -96,11 +96,14 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
     model = model.to(device).eval().requires_grad_(False)
     truth = [tokenizer.encode(text) for text in texts_of(config)] if config.states is None else None
     if truth is not None:
-        leaked = [leak(model, ids, config, number) for number, ids in enumerate(truth)]
+        leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
     else:
         leaked = leaked_states(Path(str(config.states)))
     leaked = checked_states(leaked, model)  # before anything is learned about the model
-    noise = max(config.channel.spread(z) for z in leaked)
+    channel = Channel(config.dtype, config.noise, unit_of(config, model, tokenizer))
+    if truth is not None:
+        leaked = [channel(z, config.seed + number) for number, z in enumerate(leaked)]
+    noise = max(channel.spread(z) for z in leaked)
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
         options |= {"noise": noise, "candidates": config.candidates or None}
@@ -113,6 +116,7 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         "config": dataclasses.asdict(config),
         "prompts": in_words(recovery, seen["detector"]["first"], tokenizer),
         "verified": recovery.verified_share,
+        "noise": noise,
         "seconds_per_token": recovery.seconds_per_token,
         "observed": seen,
         "environment": environment(device, config.seed, sum(recovery.seconds.values())),
@@ -122,6 +126,17 @@ def invert_leak(config: LeakConfig) -> dict[str, Any]:
         results |= {"truth": [tokenizer.decode(ids) for ids in truth]}
         results |= {name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")}
     return results
+
+
+def unit_of(config: LeakConfig, model: SplitLanguageModel, tokenizer: TextTokenizer) -> float:
+    """What --noise is measured in: a run's own unit, which `evaluate.py` uses too, or another model's on English."""
+    run = Run(Path(config.model))
+    if config.noise == 0:
+        return 1.0
+    if not run.checkpoint.is_file():
+        return noise_unit(model, own_text(tokenizer))
+    results = run.read_results()
+    return known_unit(results) or noise_unit(model, text_of(results, tokenizer).train[0].tolist())
 
 
 def own_text(tokenizer: TextTokenizer) -> list[list[int]]:
@@ -145,7 +160,7 @@ def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTo
 
 
 def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextTokenizer, str]:
-    """The split model, its tokenizer, and where it came from: a run of ours, or a model by name or folder."""
+    """The split model as an attacker sees it, its tokenizer, and its origin: a run of ours, or a name or folder."""
     run = Run(Path(config.model))
     if not run.checkpoint.is_file():
         model, tokenizer = load_language_model(config.model)
@@ -158,13 +173,15 @@ def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextToken
         raise UserError(
             f"{run.folder} was cut after {network.cut_layer}, and its defence sits there; leave --layer out"
         )
-    return network, TextTokenizer.from_json(module.hparams["language"]["tokenizer"]), run.name
+    tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
+    return as_released(network, module.defence), tokenizer, run.name
 
 
 def texts_of(config: LeakConfig) -> list[str]:
     """The prompts, none of them empty."""
     texts = config.text
     if config.prompts is not None:
+        check_regular_file("--prompts", Path(config.prompts))
         try:
             texts = [line for line in Path(config.prompts).read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
@@ -177,18 +194,22 @@ def texts_of(config: LeakConfig) -> list[str]:
 
 
 @torch.no_grad()
-def leak(model: SplitLanguageModel, ids: list[int], config: LeakConfig, number: int) -> Tensor:
-    """The states (T, d) that leave the client for one prompt, as the channel delivers them."""
+def released(model: SplitLanguageModel, ids: list[int], number: int) -> Tensor:
+    """The states (T, d) that leave the client for one prompt."""
     if len(ids) > model.context:
         raise UserError(f"prompt {number} has {len(ids)} tokens; the model's context ends at {model.context}")
-    z = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
-    return config.channel(z, config.seed + number)
+    z: Tensor = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
+    return z
 
 
 def leaked_states(path: Path) -> list[Tensor]:
     """The prompts' states (T, d) in a file; tensors only, nothing that runs."""
     loaded = load_tensors("--states", path)
+    if isinstance(loaded, dict):
+        loaded = loaded.get("states") if len(loaded) != 1 else next(iter(loaded.values()))
     states = list(loaded) if isinstance(loaded, list | tuple) or getattr(loaded, "ndim", 0) == 3 else [loaded]
-    if not states or not all(isinstance(state, Tensor) and state.ndim == 2 for state in states):
-        raise UserError(f"--states {path} must hold a tensor (T, d) or (B, T, d), or a list of tensors (T, d)")
+    if not states or not all(isinstance(each, Tensor) and each.ndim == 2 and not each.is_complex() for each in states):
+        raise UserError(
+            f"--states {path} must hold a real tensor (T, d) or (B, T, d), alone or called states, or a list of (T, d)"
+        )
     return [state.float() for state in states]

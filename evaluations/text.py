@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.channel import Channel, within_noise
+from attacks.text.channel import Channel, noise_unit, within_noise
 from attacks.text.diagnostics import one_step_margin
 from attacks.text.hybrid import Hybrid, learned
 from attacks.text.inverter import Inverter
 from attacks.text.observations import observed
 from attacks.text.recovery import Recovery
+from attacks.text.released import as_released
 from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
 from attacks.text.sipit import Sipit
 from datamodules.language import TextDataModule
@@ -29,17 +31,20 @@ from lightning_modules.utility import measure_utility
 from metrics.summary import scored, worst_case
 from metrics.text import exact_match, similarity, token_accuracy
 from reports.text_figures import observations_figure
+from reports.text_samples import write_samples
 from runs.checkpoints import load_module
-from runs.config import AttackConfig
+from runs.config import DTYPES, AttackConfig
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
+CHANNEL_FORMAT = 2  # the same for what came through a channel; since 2 noise has one unit for attacker and server
 LENGTH = 10  # tokens in a prompt, as in the paper
 MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
 MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
 NEAREST_TOKENS = 1024  # so many of them
+SHOWN = 5  # prompts whose text is kept of every channel
 
 
 @dataclasses.dataclass
@@ -52,6 +57,7 @@ class TextCase:
         datamodule: the run's text.
         count: how many prompts are attacked.
         cache: where what hybrid learns is kept.
+        known_unit: the unit of noise, where the run's record has it.
     """
 
     module: SplitModule
@@ -59,25 +65,22 @@ class TextCase:
     datamodule: TextDataModule
     count: int
     cache: Path
+    known_unit: float | None = None
 
     @classmethod
     def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextCase:
         """The case in a run's folder."""
         module = load_module(run.checkpoint).to(device)
         tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
-        config = results["config"]
-        corpus = load_text(dataset or config["dataset"])
-        options = (config[name] for name in ("length", "batch_size", "seed", "limit_train", "limit_test"))
-        datamodule = TextDataModule(corpus, tokenizer, *options)
-        check_same_data(results, datamodule)
-        return cls(module, tokenizer, datamodule, count, run.folder)
+        datamodule = text_of(results, tokenizer, dataset)
+        return cls(module, tokenizer, datamodule, count, run.folder, known_unit(results))
 
-    @property
+    @cached_property
     def model(self) -> SplitLanguageModel:
-        """The split language model."""
+        """The split language model as an attacker sees it, with the states that its defence releases."""
         network = self.module.network
         assert isinstance(network, SplitLanguageModel)
-        return network
+        return as_released(network, self.module.defence)
 
     @cached_property
     def prompts(self) -> Tensor:
@@ -101,6 +104,11 @@ class TextCase:
             return self.module.encode(self.truth.to(self.module.device))
 
     @cached_property
+    def unit(self) -> float:
+        """What noise is measured in, for prompts and for the server's batches alike."""
+        return self.known_unit or noise_unit(self.model, self.datamodule.train[0].tolist())
+
+    @cached_property
     def margin(self) -> dict[str, Any]:
         """How far the cut layer keeps the true token's state from the nearest other's, and the same over its size."""
         tokens = None if self.model.vocabulary <= MARGIN_TOKENS else NEAREST_TOKENS
@@ -112,6 +120,21 @@ class TextCase:
             "positions": len(margin.distance),
             "tokens": tokens or self.model.vocabulary,
         }
+
+
+def text_of(results: dict[str, Any], tokenizer: TextTokenizer, dataset: str | None = None) -> TextDataModule:
+    """The text that a run was trained on, from where its record says or from `dataset`; other text is refused."""
+    config = results["config"]
+    options = (config[name] for name in ("length", "batch_size", "seed", "limit_train", "limit_test"))
+    datamodule = TextDataModule(load_text(dataset or config["dataset"]), tokenizer, *options)
+    check_same_data(results, datamodule)
+    return datamodule
+
+
+def known_unit(results: dict[str, Any]) -> float | None:
+    """The unit of noise in a run's record, None where nothing was sent through noise yet."""
+    unit = results["attacks"].get("text/hybrid", {}).get("noise_unit")
+    return unit if isinstance(unit, float) and 0 < unit < math.inf else None
 
 
 def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) -> dict[str, Any]:
@@ -134,8 +157,10 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
             enter(run, results)
         if policy == "hybrid":
             for name in missing_channels(results, config):
-                record = through(case, Channel.named(name), settings["seed"])
-                results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
+                channel = Channel.named(name, case.unit)
+                record = through(case, channel, settings["seed"])
+                results["attacks"]["text/hybrid"]["channels"][channel.name] = record
+                results["attacks"]["text/hybrid"]["noise_unit"] = case.unit
                 enter(run, results)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], figure_of(run, policy))
     return results
@@ -165,13 +190,22 @@ def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple
     """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
     results = run.read_results()
     results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    for each in results["attacks"].values():
+        behind = each.get("channels", {})
+        each["channels"] = {name: behind[name] for name in behind if up_to_date(name, behind[name])}
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     return results, [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
+
+
+def up_to_date(channel: str, record: dict[str, Any]) -> bool:
+    """Whether a channel's record means what it would today: without noise, one of before the unit still does."""
+    return bool(record.get("format", CHANNEL_FORMAT if channel in DTYPES else 1) == CHANNEL_FORMAT)
 
 
 def enter(run: Run, results: dict[str, Any]) -> None:
     """Write down what is known so far."""
     results["worst_case"] = worst_case(results["attacks"])
+    write_samples(results, run.folder / "text-recovered.txt")
     run.write_results(results)
 
 
@@ -232,7 +266,7 @@ def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
     noise = channel.spread(leaked)
     inverter = Hybrid(case.model, **case.learned, seed=seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
-    useful = measure_utility(case.module, case.datamodule, lambda z: channel(z, seed))
+    useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))
     explained = within_noise(noise, case.model.width)
     seen = observed(recovery, truth, explained=explained)
     return {
@@ -242,6 +276,8 @@ def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
         "perplexity": useful.perplexity,
         "accuracy": useful.accuracy,
         "noise": noise,
+        "recovered": in_words(recovery, truth, case.tokenizer)[:SHOWN],
+        "format": CHANNEL_FORMAT,
         "detector": {name: seen["detector"].get(name) for name in ("precision", "recall", "auroc", "located")},
     }
 

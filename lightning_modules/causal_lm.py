@@ -157,6 +157,8 @@ def read(where: str, name: str, own_tokenizer: bool = True, **options: Any) -> t
     except UserError:
         raise
     except Exception as error:  # each format and each architecture fails in its own way
+        if "trust_remote_code" in str(error):  # transformers would say how to run it
+            raise UserError(f"{name} cannot be loaded: it brings code of its own, which is never run") from error
         raise UserError(f"{name} cannot be loaded as a causal language model ({first_line(error)})") from error
     model, found = loaded
     if found["missing_keys"]:  # transformers would fill them with random numbers

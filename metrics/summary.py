@@ -1,4 +1,4 @@
-"""Scores of many samples in the papers' form: mean ± std (worst), where the worst case is the best-recovered sample."""
+"""Scores of many samples: mean ± std (most leaked), where `worst` is the sample of which most came back."""
 
 from __future__ import annotations
 

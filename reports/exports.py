@@ -86,7 +86,7 @@ def records_of(cell: Cell, attack: str) -> list[dict[str, Any]]:
 
 
 def figures(cell: Cell, attack: str, metric: str) -> str:
-    """`mean ± std (worst)` of a cell; a dash where nothing was measured."""
+    """`mean ± std (most leaked)` of a cell; a dash where nothing was measured."""
     found = pooled(metric, records_of(cell, attack))
     return in_words(found) if found is not None else "–"
 
@@ -110,7 +110,7 @@ def table_of(setting: Setting, verdict: Verdict) -> str:
         distance = statistics.fmean(run.results["separability"]["mean"] for run in cell.runs)
         cells = [label, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
         lines.append(row_in([*cells, *(figures(cell, attack, setting.recovery) for attack in attacks)]))
-    return "\n".join([*lines, "", "Recovery as mean ± std (worst) over inputs and seeds.", ""])
+    return "\n".join([*lines, "", "Recovery as mean ± std (most leaked) over inputs and seeds.", ""])
 
 
 def plain(text: str) -> str:

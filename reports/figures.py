@@ -8,7 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from files import replacing
+from errors import UserError
+from files import check_writable, replacing
 
 COLOURS = (
     "#0072b2",
@@ -21,6 +22,7 @@ COLOURS = (
     "#000000",
 )  # told apart by the colour-blind
 DPI = 140
+PICTURES = (".png", ".pdf", ".svg", ".jpg")  # how a picture's file may end
 
 
 def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
@@ -66,15 +68,22 @@ def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Pa
         figure.savefig(temporary, dpi=DPI)
 
 
+def check_figure(flag: str, file: str | None) -> None:
+    """Refuse, before any work is done, a picture that could not be drawn or written in the end; None is none."""
+    if file is not None and Path(file).suffix.lower() not in PICTURES:
+        raise UserError(f"{flag} {file} must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+    check_writable(flag, file)
+
+
 def gallery_figure(
     original: Tensor, recovered: Mapping[str, Tensor], order: Tensor, path: Path, columns: int = 12
 ) -> None:
-    """Originals in the top row, what each attack recovered below; a third each of the best, median and worst recovered.
+    """Originals in the top row, what each attack recovered below; a third each of the most, median and least leaked.
 
     Args:
         original: the attacked images (B, C, H, W).
         recovered: what each attack made of them.
-        order: the images' indices, the best-recovered one first.
+        order: the images' indices, the most leaked one first.
         path: where the picture goes.
         columns: how many images are shown.
     """
@@ -91,7 +100,7 @@ def gallery_figure(
             axes.imshow(image.permute(1, 2, 0).squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
         line[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=9)
-    titles = {0: "best recovered", third + rest: "median", columns - third: "worst recovered"}
+    titles = {0: "most leaked", third + rest: "median", columns - third: "least leaked"}
     for column, title in titles.items() if third else ():
         grid[0][column].set_title(title, loc="left", fontsize=9)
     with replacing(path) as temporary:

@@ -25,7 +25,7 @@ class GradientView:
         verdict: whether to believe it.
         found: whether the verdict is a success.
         unknown: what no gradient tells.
-        stages: rows of the table: stage, error, worst, labels right, residual.
+        stages: rows of the table: stage, error, its largest, labels right, residual.
         picture: originals and what each stage recovered.
         numbers: the first recovered vectors, where they are no images.
     """
@@ -40,7 +40,7 @@ class GradientView:
     numbers: tuple[tuple[str, str], ...]
 
 
-STAGE_COLUMNS = ("stage", "error (rms)", "worst", "labels right", "residual")
+STAGE_COLUMNS = ("stage", "error (rms)", "largest", "labels right", "residual")
 
 
 def gradient_views(gradients: Sequence[FoundGradient]) -> tuple[list[GradientView], list[str]]:

@@ -12,6 +12,7 @@ from rich.table import Table
 STAGES = {"tensor": "tensor only", "polished": "polished"}
 WORDS = {
     "exact": "exact: only the true batch explains the gradient to its last digits",
+    "exact samples": "exact samples: only they explain the gradient to its last digits; but the labels are not right",
     "up to noise": "up to noise: no batch of this size explains the gradient much better",
     "not recovered": "not recovered: this batch does not explain the gradient",
 }
@@ -23,7 +24,7 @@ def gradient_table(results: Mapping[str, Any], console: Console | None = None) -
     console = console or Console()
     has_truth = "truth" in results
     table = Table(box=SIMPLE_HEAD, title=title_of(results), title_justify="left", title_style="bold", pad_edge=False)
-    scores = ("error (rms)", "worst", "labels right", "label error") if has_truth else ("labels",)
+    scores = ("error (rms)", "largest", "labels right", "label error") if has_truth else ("labels",)
     for column in ("stage", *scores, "residual"):
         table.add_column(column, justify="left" if column == "stage" else "right", no_wrap=True)
     for name, row in results["recovered"].items():
@@ -71,4 +72,8 @@ def verdict_line(results: Mapping[str, Any]) -> str:
     """Whether to believe the batch."""
     if "polished" not in results["recovered"]:
         return "tensor stage only: leave --tensor-only out for a verdict"
-    return WORDS[results["verdict"]]
+    if results["verdict"] != "exact samples":
+        return WORDS[results["verdict"]]
+    others = [loss for loss in results.get("fitting_losses", []) if loss != results["config"]["loss"]]
+    better = f"--loss {' or '.join(others)} makes them whole numbers" if others else "no other makes them whole numbers"
+    return f"{WORDS['exact samples']}\n(--loss {results['config']['loss']} was assumed; {better})"

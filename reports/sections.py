@@ -264,7 +264,7 @@ def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | Non
 
 
 def figure_of(record: dict[str, Any] | None, metric: str) -> str:
-    """`mean ± std (worst)` of one attack; empty where it was not measured."""
+    """`mean ± std (most leaked)` of one attack; empty where it was not measured."""
     figures = (record or {}).get(metric)
     if not isinstance(figures, dict):
         return ""

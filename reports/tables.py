@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metrics.summary import FLOOR, in_words
+from reports.text_samples import print_samples
 
 WORST = "worst case"  # the row of the headline
 
@@ -69,7 +70,7 @@ METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the pa
 def attacks_table(
     results: dict[str, Any], vanilla: dict[str, Any] | None = None, console: Console | None = None
 ) -> None:
-    """Print what came back, a row an attack, `mean ± std (worst)`; the worst case over attacks last.
+    """Print what came back, a row an attack, `mean ± std (most leaked)`; the worst case over attacks last.
 
     Args:
         results: of the run.
@@ -80,6 +81,7 @@ def attacks_table(
         return
     if "tokenizer" in results["data"]:
         text_table(results, vanilla, console or Console())
+        print_samples(results, console or Console())
         return
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
@@ -102,6 +104,7 @@ def attacks_table(
         if beside is not None:
             table.add_row(*attack_cells("  Vanilla", beside, shown), style="dim")
     table.caption = (
+        "mean ± std (most leaked input). "
         "class: recognised by an independent classifier; rank of the true input among other test inputs (0: found). "
         f"{FLOOR}: what the label alone gives away."
     )

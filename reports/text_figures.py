@@ -226,7 +226,7 @@ def detector_figure(data: Data, path: Path) -> None:
 
 
 def observations_figure(data: Data, path: Path) -> None:
-    """All that was observed of one attack on one page, with gaps for what was not."""
+    """All that was observed of one attack on one page, a panel for each thing that was."""
     panels: dict[str, Callable[[Axes, Data], None]] = {
         "ranks": ranks_panel,
         "curves": curves_panel,
@@ -235,12 +235,15 @@ def observations_figure(data: Data, path: Path) -> None:
         "seconds_per_token": lambda axes, data: time_panel(axes, {"": data["seconds_per_token"]}),
         "detector": detector_panel,
     }
-    figure = Figure(figsize=(14.4, 7.6), layout="constrained")
-    for axes, (name, panel) in zip(figure.subplots(2, 3).flat, panels.items(), strict=True):
-        if name in data:
-            panel(axes, data)
-        else:
-            axes.set_axis_off()
+    shown = [panel for name, panel in panels.items() if name in data]
+    rows = 1 if len(shown) <= 3 else 2
+    columns = -(-len(shown) // rows)
+    figure = Figure(figsize=(4.8 * columns, 3.8 * rows), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, panel in zip(grid, shown, strict=False):
+        panel(axes, data)
+    for axes in grid[len(shown) :]:
+        figure.delaxes(axes)
     save(figure, path)
 
 

@@ -75,14 +75,6 @@ def wrong_part(checkpoint: dict[str, Any]) -> str:
     return "" if checkpoint["epoch"] >= 0 and checkpoint["global_step"] >= 0 else "epoch"
 
 
-def load_tensors(flag: str, path: Path) -> Any:
-    """What a user's file holds, on the CPU: tensors and plain data, nothing that runs."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # truncated, a pickle that wants to run something, no such file
-        raise UserError(f"{flag} {path} cannot be read as tensors ({first_line(error)})") from error
-
-
 def load_module(path: Path) -> SplitModule:
     """The trained module in a run's `last.ckpt`: the same a minute and a month after training."""
     checkpoint = load_checkpoint(path)

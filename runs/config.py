@@ -129,7 +129,8 @@ class AttackConfig:
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
         observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
         channels: what may happen to hidden states on their way, each tried by hybrid beside exact ones: fp16, bf16 or
-            int8, or a number, Gaussian noise as a fraction of the states' root mean square; fp32 alone for none.
+            int8, or a number, Gaussian noise as a fraction of the states' root mean square (without first positions);
+            fp32 alone for none.
         device: where the attacks run: auto, cpu, cuda, cuda:1, …
     """
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import save_file
 
+from evaluations.dispatch import evaluate
 from invert import main
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
+from runs.checkpoints import load_checkpoint, load_module
+from runs.config import AttackConfig, TrainConfig
+from runs.folder import Run
+from tests.attacks.text.conftest import Rotation
 from tests.conftest import ROOT, readme_commands, refused_by
 from train import build_language, train
 from train import main as train_main
@@ -107,6 +114,26 @@ def test_noise_free_states_give_the_text_back(
     assert "EM 100.0 %" in shown
 
 
+def test_the_text_comes_back_through_a_release_that_loses_nothing(
+    text_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rotated(path: Path) -> SplitModule:
+        module = load_module(path)
+        module.defence = Rotation(128)
+        return module
+
+    monkeypatch.setattr("evaluations.leak.load_module", rotated)
+    ids = torch.tensor([[5, 77, 120]])
+    torch.save(rotated(text_run / "last.ckpt").encode(ids), tmp_path / "leaked.pt")
+    out = tmp_path / "found.json"
+    argv = ("--model", text_run, "--cache", tmp_path, "--out", out)
+    assert invert(*argv, "--states", tmp_path / "leaked.pt") == 0
+    assert json.loads(out.read_text())["prompts"][0]["tokens"] == ids[0].tolist()
+    assert invert(*argv, "--text", TEXTS[0]) == 0
+    found = json.loads(out.read_text())
+    assert (found["em"], found["verified"]) == (1, 1)
+
+
 def test_single_commit_runs_at_an_operating_point(text_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     argv = ("--policy", "single-commit", "--operating-point", "fast", "--out", out)
@@ -142,6 +169,20 @@ def test_noise_hides_text_and_nothing_is_called_verified(text_run: Path, tmp_pat
     assert found["em"] == 0
 
 
+def test_noise_has_the_unit_of_the_run(text_run: Path, tmp_path: Path) -> None:
+    run, out = Run(Path(shutil.copytree(text_run, tmp_path / text_run.name))), tmp_path / "found.json"
+    argv = ("--model", run.folder, "--text", "A name", "--noise", "1", "--cache", tmp_path, "--out", out)
+    assert invert(*argv) == 0
+    measured = json.loads(out.read_text())["noise"]
+    channel = AttackConfig(attacks=["text"], prompts=1, channels=["1"], device="cpu")
+    assert evaluate(run, channel)["attacks"]["text/hybrid"]["noise_unit"] == pytest.approx(measured, rel=1e-5)
+    results = run.read_results()
+    results["attacks"]["text/hybrid"]["noise_unit"] = 7.0
+    run.write_results(results)
+    assert invert(*argv) == 0
+    assert json.loads(out.read_text())["noise"] == 7.0, "measured once, then on record"
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
@@ -158,7 +199,10 @@ def test_noise_hides_text_and_nothing_is_called_verified(text_run: Path, tmp_pat
         (["--text", "a", "--noise", "-1"], "--noise must be a number of at least 0"),
         (["--text", "a", "--layer", "1"], "was cut after 2"),
         (["--text", "a", "--device", "warp"], "--device warp"),
-        (["--text", "a", "--out", "nowhere/found.json"], "its folder is not there"),
+        (["--text", "a", "--out", "nowhere/found.json"], "--json nowhere/found.json: its folder is not there"),
+        (["--text", "a", "--json", "/proc/found.json"], "--json /proc/found.json cannot be written"),
+        (["--text", "a", "--json", "x" * 300], "cannot be written (File name too long)"),
+        (["--text", "a", "--figure", "found.xyz"], "--figure found.xyz must end in .png"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -174,7 +218,11 @@ def test_a_wrong_argument_is_one_line(
         (torch.zeros(3, 7), "must be (positions, 128)"),
         (torch.full((3, 128), torch.nan), "NaN or infinite"),
         (torch.zeros(0, 128), "is empty"),
-        ([1, 2], "must hold a tensor"),
+        ([1, 2], "must hold a real tensor"),
+        ({"a": torch.zeros(3, 128), "b": torch.zeros(3, 128)}, "alone or called states"),
+        (torch.zeros(3, 128, dtype=torch.complex64), "must hold a real tensor"),
+        (torch.zeros(3, 128).to_sparse(), "save it as a dense one"),
+        (torch.zeros(3, 128, device="meta"), "save it as a dense one"),
     ],
 )
 def test_states_that_cannot_be_inverted_are_one_line(
@@ -183,6 +231,74 @@ def test_states_that_cannot_be_inverted_are_one_line(
     torch.save(states, tmp_path / "leaked.pt")
     argv = ["text", "--model", str(text_run), "--states", str(tmp_path / "leaked.pt"), "--cache", str(tmp_path)]
     refused_by(main, capsys, says, *argv)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize")
+def test_quantised_states_are_one_line(text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(torch.quantize_per_tensor(torch.zeros(3, 128), 0.1, 0, torch.qint8), tmp_path / "leaked.pt")
+    argv = ("text", "--model", str(text_run), "--states", str(tmp_path / "leaked.pt"))
+    refused_by(main, capsys, "save it as a dense one", *argv)
+
+
+def test_states_may_lie_in_other_files(text_run: Path, tmp_path: Path) -> None:
+    z = load_module(text_run / "last.ckpt").encode(torch.tensor([[5, 77, 120]]))
+    np.save(tmp_path / "one.npy", z.numpy().astype(">f4"))
+    np.savez(tmp_path / "two.npz", states=z.numpy(), other=np.zeros(3))
+    save_file({"whatever": z[0].contiguous()}, tmp_path / "three.safetensors")
+    for name in ("one.npy", "two.npz", "three.safetensors"):
+        argv = ("--model", text_run, "--states", tmp_path / name, "--cache", tmp_path)
+        assert invert(*argv, "--json", tmp_path / "found.json") == 0
+        assert json.loads((tmp_path / "found.json").read_text())["prompts"][0]["tokens"] == [5, 77, 120]
+
+
+class Runs:
+    """A pickle that would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (str(self.path), "w"))
+
+
+def test_advice_of_a_library_is_not_passed_on(
+    text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(Runs(tmp_path / "ran"), tmp_path / "evil.pt")
+    np.save(tmp_path / "evil.npy", np.array([Runs(tmp_path / "ran")]), allow_pickle=True)
+    np.savez(tmp_path / "evil.npz", states=np.array([Runs(tmp_path / "ran")]))
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "evil.pt").read_bytes()[:100])
+    (tmp_path / "cut.safetensors").write_bytes(b"not that")
+    for name in ("evil.pt", "evil.npy", "evil.npz", "cut.pt", "cut.safetensors"):
+        capsys.readouterr()
+        assert invert("--model", text_run, "--states", tmp_path / name, "--cache", tmp_path) == 2
+        said = capsys.readouterr().err
+        assert f"--states {tmp_path / name} cannot be read" in said
+        assert not any(word in said for word in ("pickle", "weights_only", "unsafe", "Traceback")), said
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("flag", ["--states", "--prompts"])
+def test_a_pipe_is_not_waited_for(
+    flag: str, text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused_by(main, capsys, "it is no regular file", "text", "--model", str(text_run), flag, str(tmp_path / "pipe"))
+
+
+def test_a_loop_of_links_is_one_line(text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").symlink_to(tmp_path / "b.json")
+    (tmp_path / "b.json").symlink_to(tmp_path / "a.json")
+    argv = ["text", "--model", str(text_run), "--text", "a", "--json", str(tmp_path / "a.json")]
+    refused_by(main, capsys, "cannot be written", *argv)
+
+
+def test_a_name_that_is_no_text_is_written_all_the_same(text_run: Path, tmp_path: Path) -> None:
+    out = os.path.join(os.fsencode(tmp_path), b"found-\xff.json")
+    argv = ("--model", text_run, "--text", "A name", "--cache", tmp_path, "--json", os.fsdecode(out))
+    assert invert(*argv) == 0
+    with open(out, encoding="utf-8") as written:
+        assert json.load(written)["em"] == 1
 
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

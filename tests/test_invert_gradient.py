@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from safetensors.torch import save_file
 
 from attacks.gradients.activations import as_activation
 from attacks.gradients.federated import chosen_weights, client_gradient
@@ -44,7 +46,7 @@ def test_an_example_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.Mo
     small = {"--width": "800", "--dataset": str(npz(classes=4))}
     argv = [small.get(before, argument) for before, argument in zip(["", *argv], argv, strict=False)]
     assert gradient(*argv) == 0
-    for flag in ("--out", "--figure"):
+    for flag in ("--json", "--figure"):
         if flag in argv:
             assert Path(argv[argv.index(flag) + 1]).stat().st_size > 0
 
@@ -67,6 +69,54 @@ def test_a_leak_is_inverted_without_its_truth(tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "B = 3" in shown
     assert "exact" in shown
+
+
+@pytest.mark.parametrize(("loss", "factor"), [("sum", 2.0), ("mean", 2 / 3)])
+def test_labels_of_another_loss_are_not_called_exact(
+    loss: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = torch.eye(3, 12, dtype=torch.float64)
+    states, out = leak(tmp_path, x), tmp_path / "found.json"
+    held = torch.load(states)
+    torch.save({**held, "grad_w": factor * held["grad_w"], "grad_a": factor * held["grad_a"]}, states)
+    assert gradient("--states", states) == 0
+    shown = capsys.readouterr().out
+    assert "exact samples: " in shown
+    assert "exact: " not in shown
+    assert f"--loss half-sum was assumed; --loss {loss} makes them whole numbers" in shown
+    assert gradient("--states", states, "--loss", loss, "--json", out) == 0
+    assert "exact: " in capsys.readouterr().out
+    assert sorted(json.loads(out.read_text())["recovered"]["polished"]["y"]) == pytest.approx([0, 1, 2], abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["sum", "mean"])
+def test_a_client_of_another_loss_is_played(loss: str, tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    assert gradient("--width", 600, "--dim", 12, "--batch", 3, "--loss", loss, "--json", out) == 0
+    found = json.loads(out.read_text())
+    assert found["verdict"] == "exact"
+    assert max(found["recovered"]["polished"]["label_error"]) < 1e-6
+
+
+def test_true_labels_that_are_missed_are_not_called_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = torch.eye(2, 12, dtype=torch.float64)
+    states = leak(tmp_path, x)
+    torch.save({**torch.load(states), "x": x, "y": torch.tensor([0.0, 2.0])}, states)
+    assert gradient("--states", states) == 0
+    assert "exact samples: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors"])
+def test_a_leak_may_lie_in_other_files(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = torch.load(leak(tmp_path, torch.eye(2, 12, dtype=torch.float64)))
+    held["bias"] = torch.tensor(held["bias"])
+    states = tmp_path / f"gradient{ending}"
+    if ending == ".npz":
+        np.savez(states, **held)
+    else:
+        save_file(held, states)
+    assert gradient("--states", states) == 0
+    assert "exact: " in capsys.readouterr().out
 
 
 def test_a_width_that_is_small_is_warned_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +152,10 @@ def test_a_width_that_is_small_is_warned_of_in_one_line(capsys: pytest.CaptureFi
         (["--states", "nowhere.pt"], "--states nowhere.pt cannot be read"),
         (["--states", "nowhere.pt", "--noise", "1"], "leave --noise out"),
         (["--device", "warp"], "--device warp"),
-        (["--out", "nowhere/found.json"], "its folder is not there"),
+        (["--out", "nowhere/found.json"], "--json nowhere/found.json: its folder is not there"),
+        (["--figure", "found.xyz"], "--figure found.xyz must end in .png"),
+        (["--figure", "found"], "--figure found must end in .png"),
+        (["--loss", "huber"], "--loss must be one of half-sum, sum, mean; got huber"),
         (["--text", "a"], "--text"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

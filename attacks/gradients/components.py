@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attacks.gradients.activations import Activation
 from attacks.gradients.diagonalisation import unit
-from attacks.gradients.least_squares import System, levenberg_marquardt
+from attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares
 from attacks.gradients.magnitudes import NORMS
 from attacks.gradients.moments import Observed
 from attacks.gradients.subspace import block
@@ -226,5 +226,5 @@ def samples(observed: Observed, activation: Activation, guess: Tensor, seed: int
         if attempt == 0:  # the guess's norms may be what was wrong
             starts = torch.cat([starts, *[search.begin(length * unit(guess)) for length in OTHER_NORMS]])
     points = torch.cat([points, search.begin(guess)])[:size]  # dependent guesses are still a place to begin
-    weighted: Tensor = torch.linalg.lstsq(search.columns(points), observed.v).solution  # r_i·x_i (B, B)
+    weighted = linear_least_squares(search.columns(points), observed.v)  # r_i·x_i (B, B)
     return search.samples(points, weighted)

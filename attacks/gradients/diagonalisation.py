@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attacks.gradients.least_squares import linear_least_squares
 from attacks.gradients.subspace import block
 
 PROJECTIONS = 100  # L
@@ -94,8 +95,7 @@ def refined(matrices: Tensor, rows: Tensor) -> Tensor:
 def fitted(matrices: Tensor, rows: Tensor) -> Tensor:
     """The weights λ (L, B) with which Σ_i λ_li·u_i·u_iᵀ is nearest to each matrix."""
     gram = (rows @ rows.T).square()
-    weights: Tensor = torch.linalg.lstsq(gram, torch.einsum("lab,ia,ib->il", matrices, rows, rows)).solution
-    return weights.T
+    return linear_least_squares(gram, torch.einsum("lab,ia,ib->il", matrices, rows, rows)).T
 
 
 def missed(matrices: Tensor, rows: Tensor) -> float:
@@ -112,7 +112,7 @@ def alternating(matrices: Tensor, rows: Tensor, sweeps: int = 50) -> Tensor:
     for _ in range(sweeps):
         weights = fitted(matrices, best)  # (L, B)
         other = torch.einsum("li,ib->lbi", weights, best).flatten(0, 1)  # (L·B, B)
-        left = torch.linalg.lstsq(other, matrices.transpose(1, 2).flatten(0, 1)).solution  # (B, B)
+        left = linear_least_squares(other, matrices.transpose(1, 2).flatten(0, 1))  # (B, B)
         now = unit(left)
         reached = missed(matrices, now)
         if not reached < best_missed * (1 - 1e-6):

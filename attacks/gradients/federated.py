@@ -52,6 +52,10 @@ class Gradient:
         """The same in double precision, in which attacks compute."""
         return Gradient(self.a.detach().double(), self.w.detach().double())
 
+    def over(self, factor: float) -> Gradient:
+        """The gradient divided by a number."""
+        return Gradient(self.a / factor, self.w / factor)
+
 
 def chosen_weights(
     dim: int, width: int, seed: int = 0, bias: float = BIAS, dtype: torch.dtype = torch.float64

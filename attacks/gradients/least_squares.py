@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt on many small least-squares problems at once."""
+"""Least squares: linear, of whatever rank, and Levenberg-Marquardt on many small problems at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ import torch
 from torch import Tensor
 
 PATIENCE = 8  # steps without progress after which a problem is left
+
+
+def linear_least_squares(a: Tensor, b: Tensor) -> Tensor:
+    """The shortest x (n, k) for which a·x is nearest to b (m, k), whatever the rank of a (m, n)."""
+    if a.device.type == "cpu":
+        found: Tensor = torch.linalg.lstsq(a, b, driver="gelsy").solution
+        return found
+    return of_any_rank(a, b)
+
+
+def of_any_rank(a: Tensor, b: Tensor) -> Tensor:
+    """The same by singular values: on a GPU, `lstsq` takes for granted that the rank is full."""
+    inverse: Tensor = torch.linalg.pinv(a, rtol=torch.finfo(a.dtype).eps * max(a.shape))
+    return inverse @ b
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attacks.gradients.activations import Activation
 from attacks.gradients.hermite import HIGHEST, coefficients
+from attacks.gradients.least_squares import linear_least_squares
 from attacks.gradients.moments import Observed, diagonal, without_lower_orders
 
 NORMS = torch.logspace(-1.49, 2.01, 141, dtype=torch.float64)  # where a sample's norm is looked for
@@ -31,7 +32,7 @@ def weights_of(observed: Observed, source: str, directions: Tensor) -> Tensor:
     cosines, found = directions @ directions.T, []
     for order in range(1, HIGHEST + 1):
         at = diagonal(without_lower_orders(observed, order), source, order, directions)
-        found.append(torch.linalg.lstsq(cosines**order, at[:, None]).solution[:, 0])
+        found.append(linear_least_squares(cosines**order, at[:, None])[:, 0])
     return torch.stack(found)
 
 

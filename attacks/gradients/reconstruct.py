@@ -30,13 +30,14 @@ from attacks.gradients.moments import SOURCES, Observed, projections, without_lo
 from attacks.gradients.polish import joint, signed
 from attacks.gradients.refinement import completed, refined, reported_entries
 from attacks.gradients.subspace import Span, moment_subspace, row_span
-from errors import UserError
+from errors import UserError, check_one_of
 
 EXACT = 1e-8  # a relative gradient residual that only the true batch reaches
 NEAR = 1.1  # with noise: the residual may exceed what no batch of this size could explain by this factor
 UNEXPLAINED = 0.05  # or may leave this fraction of the gradient unexplained
 JOINT = 600  # the most unknowns that are solved for at once
 SUBSPACES = ("span", "moment")
+LOSSES = ("half-sum", "sum", "mean")  # ½·Σ(f − y)², Σ(f − y)², Σ(f − y)² / B
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Estimate:
     Args:
         x: the samples (B, d).
         y: their labels (B,).
-        r: their residues f(x) − y (B,), as the gradient has them.
+        r: their residues f(x) − y (B,), as the gradient of half the sum of squares has them.
         residual: the relative gradient residual, the larger one of ∂L/∂a's and ∂L/∂W's. Needs no ground truth.
     """
 
@@ -124,6 +125,16 @@ def length(tensor: Tensor) -> Tensor:
     return size
 
 
+def steepness(loss: str, batch: int) -> float:
+    """How many times larger a loss's gradient is than that of ½·Σ(f − y)², which all formulas here are of.
+
+    Example:
+        >>> [steepness(loss, 4) for loss in LOSSES]
+        [1.0, 2.0, 0.5]
+    """
+    return {"half-sum": 1.0, "sum": 2.0, "mean": 2.0 / batch}[loss]
+
+
 def reconstruct(
     gradient: Gradient,
     weights: Weights,
@@ -135,6 +146,7 @@ def reconstruct(
     subspace: str = "span",
     norm: float | None = None,
     labels: Sequence[float] | None = None,
+    loss: str = "half-sum",
 ) -> Recovered:
     """The batch behind a gradient, with a verdict that needs no ground truth.
 
@@ -149,18 +161,20 @@ def reconstruct(
         subspace: "span" of ∂L/∂W's rows, which is exact, or the papers' "moment", which the tensor stage then uses.
         norm: the samples' norm, where it is known; 1 where σ is homogeneous, which hides it.
         labels: the labels that occur, where they are known: they undo an unknown scale of the gradient (clipping).
+        loss: the client's: "half-sum", ½·Σ(f − y)², "sum", Σ(f − y)², or "mean", Σ(f − y)² / B. A wrong one leaves the
+            samples as they are, but not the labels.
     """
     sigma = as_activation(activation)
     check_gradient(gradient, weights)
     orders, stages = plan(sigma), Stages()
-    for name, value, known in (("subspace", subspace, SUBSPACES), ("source", source, SOURCES)):
-        if value not in known:
-            raise UserError(f"the {name} must be one of {', '.join(known)}; got {value}")
-    leak = Leak(gradient.double(), weights.double(), sigma, 1.0 if norm is None and sigma.is_homogeneous else norm)
-    observed = Observed.of(leak.gradient, leak.weights)
+    for name, value, known in (("subspace", subspace, SUBSPACES), ("source", source, SOURCES), ("loss", loss, LOSSES)):
+        check_one_of(f"the {name}", value, known)
     with stages("subspace"):
-        batch = counted(observed) if batch is None else batch
+        batch = counted(Observed.of(gradient.double(), weights.double())) if batch is None else batch
         check_batch(batch, weights)
+        sent = gradient.double().over(steepness(loss, batch))
+        leak = Leak(sent, weights.double(), sigma, 1.0 if norm is None and sigma.is_homogeneous else norm)
+        observed = Observed.of(leak.gradient, leak.weights)
         span = row_span(observed.v, batch, seed)
         if span.rank < batch or not is_pruned(reported_entries(observed)):
             check_span(span, batch)

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from attacks.gradients.activations import Activation
+from attacks.gradients.least_squares import linear_least_squares
 from attacks.gradients.moments import Observed
 from attacks.gradients.polish import JointProblem
 from attacks.gradients.subspace import row_span
@@ -91,8 +92,7 @@ def active_sums(first: Tensor, observed: Observed, reported: Observed | None) ->
 def combinations(first: Tensor, v: Tensor, reported: Tensor | None) -> Tensor:
     """The rows y (B, d) for which first·y is nearest to v (m, d), on the reported entries (m, d)."""
     if reported is None:
-        exact: Tensor = torch.linalg.lstsq(first, v).solution
-        return exact
+        return linear_least_squares(first, v)
     batch = first.shape[1]
     gram = ((first[:, :, None] * first[:, None]).flatten(1).T @ reported).T.view(-1, batch, batch)  # (d, B, B)
     ridge = 1e-12 * torch.eye(batch).to(v) * gram.amax()

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attacks.text.released import release_digest
 from attacks.text.vocabulary import Vocabulary
 from errors import UserError
 from files import DamagedFileError, read_tensors, save_tensors
@@ -114,8 +115,8 @@ def first_states(model: SplitLanguageModel) -> Tensor:
 
 
 def fingerprint(model: SplitLanguageModel, extra: str = "") -> str:
-    """A name for these very weights before this very cut: another model never reads what this one prepared."""
-    digest = hashlib.sha256(f"{model.cut_layer} {extra}".encode())
+    """A name for these very weights, this cut and this release: another model never reads what this one prepared."""
+    digest = hashlib.sha256(f"{model.cut_layer} {extra}".encode() + release_digest(model))
     for name, weight in sorted(model.encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(weight.detach().float().cpu().contiguous().numpy().data)

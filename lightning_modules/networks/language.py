@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from errors import UserError
 
 BLOCKS = ("h", "layers")  # what GPT-2 and what Llama and its kin call them
 NORMS = ("ln_f", "norm")
+NAMING_CODE = ("auto_map", "custom_pipelines", "quantization_config", "kernel_config")  # in a config of transformers
 
 
 class NoPositions(nn.Module):
@@ -133,9 +135,28 @@ class SplitLanguageModel(nn.Module):
 
 
 def language_model(config: dict[str, Any], cut: int | str) -> SplitLanguageModel:
-    """A split language model with random weights, by the config that transformers writes: how a checkpoint begins."""
-    described = AutoConfig.for_model(**config)
-    return SplitLanguageModel(AutoModelForCausalLM.from_config(described), cut)
+    """A split language model with random weights, by the config that transformers writes: how a checkpoint begins.
+
+    A checkpoint is data: only models that transformers itself has are built, and nothing that it names is run.
+    """
+    kind = str(config.get("model_type")) if isinstance(config, dict) else "unknown"
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise UserError(f"the checkpoint's model is of type {kind}, which is no causal LM that transformers has")
+    try:
+        described = AutoConfig.for_model(**harmless(config))
+        model = AutoModelForCausalLM.from_config(described, trust_remote_code=False)
+    except Exception as error:  # each architecture refuses wrong settings in its own way
+        raise UserError(f"the checkpoint's {kind} model cannot be built from its config: it is damaged") from error
+    return SplitLanguageModel(model, cut)
+
+
+def harmless(config: dict[str, Any]) -> dict[str, Any]:
+    """The config, and those inside it, without what names code or the place of code."""
+    return {
+        name: harmless(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if not str(name).startswith("_") and not str(name).endswith("_implementation") and name not in NAMING_CODE
+    }
 
 
 def shallow(module: nn.Module, replaced: dict[str, nn.Module]) -> nn.Module:

@@ -134,6 +134,14 @@ def test_a_leaked_gradient_needs_no_truth(tmp_path: Path, depth: int) -> None:
     assert torch.tensor(results["recovered"]["polished"]["x"]).norm(dim=1).allclose(torch.tensor([0.8, 0.8]))
 
 
+def test_the_layers_of_a_deep_leak_may_be_numbered(tmp_path: Path) -> None:
+    held = torch.load(leaked(tmp_path, depth=4))
+    layers = {f"inner.{number}": layer for number, layer in enumerate(held.pop("inner"))}
+    np.savez(tmp_path / "gradient.npz", **held, **layers)
+    results = of_leak(str(tmp_path / "gradient.npz"))
+    assert (results["network"]["depth"], results["verdict"]) == (4, "exact")
+
+
 def test_a_leak_with_the_truth_is_scored(tmp_path: Path) -> None:
     assert of_leak(leaked(tmp_path, x="true"))["recovered"]["polished"]["worst"] < 1e-9
 
@@ -141,7 +149,7 @@ def test_a_leak_with_the_truth_is_scored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"grad_a": None}, "must hold a dict with the tensors w, a, grad_w, grad_a"),
+        ({"grad_a": None}, "must hold the tensors w, a, grad_w, grad_a by name"),
         ({"extra": torch.ones(1)}, "holds extra, which is none of"),
         ({"grad_w": torch.ones(600, 5)}, "grad_w is (600, 5)"),
         ({"grad_a": torch.ones(5)}, "grad_a is (5,)"),
@@ -164,7 +172,7 @@ def test_a_leak_that_cannot_be_one_is_one_line(tmp_path: Path, changed: dict[str
 
 def test_a_leak_that_would_run_something_is_refused(tmp_path: Path) -> None:
     torch.save(GradientConfig(), tmp_path / "gradient.pt")
-    with pytest.raises(UserError, match="cannot be read as tensors"):
+    with pytest.raises(UserError, match="cannot be read: it holds more than tensors"):
         of_leak(str(tmp_path / "gradient.pt"))
 
 

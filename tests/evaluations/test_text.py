@@ -15,13 +15,17 @@ import torch.nn.functional as F
 
 import evaluations.text as text
 from attacks.text.channel import Channel
+from attacks.text.hybrid import Hybrid
 from attacks.text.proxy import InnerLoop
 from attacks.text.single_commit import OPERATING_POINTS
+from datamodules.tokens import TextTokenizer
 from evaluate import main
 from evaluations.dispatch import evaluate
+from lightning_modules.utility import measure_utility
 from runs.checkpoints import load_module
 from runs.config import AttackConfig, TrainConfig
 from runs.folder import Run
+from tests.attacks.text.conftest import Rotation
 from tests.conftest import refused_by
 from train import build_language, train
 from train import main as train_main
@@ -85,18 +89,97 @@ def test_the_record_of_every_policy(run: Run) -> None:
     assert sorted(results["worst_case"]["attacks"]) == sorted(results["attacks"])
 
 
+def test_a_release_that_loses_nothing_hides_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rotated(path: Path) -> Any:
+        module = load_module(path)
+        module.defence = Rotation(128)
+        return module
+
+    monkeypatch.setattr(text, "load_module", rotated)
+    found = evaluate(run, AttackConfig(attacks=["text"], prompts=3, channels=["fp16"], device="cpu"))
+    exact = found["attacks"]["text/hybrid"]
+    assert (exact["em"]["mean"], exact["verified"]) == (1, 1)
+    assert exact["channels"]["fp16"]["em"]["mean"] == 1
+
+
 def test_utility_behind_a_channel_is_what_the_server_has(run: Run, text_config: Callable[..., TrainConfig]) -> None:
     config = AttackConfig(attacks=["text"], prompts=3, channels=["2"], device="cpu")
-    found = evaluate(run, config)["attacks"]["text/hybrid"]["channels"]["noise 2"]
+    hybrid = evaluate(run, config)["attacks"]["text/hybrid"]
+    found, channel = hybrid["channels"]["noise 2"], Channel(noise=2.0, unit=hybrid["noise_unit"])
     datamodule, _ = build_language(text_config())
     module, (x, y) = load_module(run.checkpoint), datamodule.test
     with torch.no_grad():
-        logits = module.network.head(Channel(noise=2.0)(module.encode(x)))
+        logits = module.network.head(channel(module.encode(x), seed=1))
         surprise = F.cross_entropy(logits.flatten(0, 1), y.flatten())
     assert found["perplexity"] == pytest.approx(math.exp(surprise), rel=1e-3)
     assert found["accuracy"] == pytest.approx((logits.argmax(dim=-1) == y).float().mean().item(), abs=1e-4)
     assert found["perplexity"] > run.read_results()["utility"]["perplexity"]
     assert found["em"]["mean"] < 1
+
+
+class HugeFirst(torch.nn.Module):
+    """An encoder whose first position is a hundred times larger than the others, as in models of Llama's kind."""
+
+    def __init__(self, encoder: torch.nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, ids: torch.Tensor | None = None, first: int = 0, **options: Any) -> torch.Tensor:
+        z: torch.Tensor = self.encoder(ids, first=first, **options)
+        size = torch.ones(z.shape[1], 1)
+        size[0] = 100.0 if first == 0 else 1.0
+        return size * z
+
+
+def test_attacker_and_server_get_the_same_noise_and_every_batch_its_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load_module(run.checkpoint)
+    module.network.encoder = HugeFirst(module.network.encoder)  # type: ignore[assignment]
+    tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
+    case = text.TextCase(module, tokenizer, text.text_of(run.read_results(), tokenizer), 6, run.folder)
+    added: dict[str, list[torch.Tensor]] = {"attacker": [], "server": []}
+    invert, measure = Hybrid.invert, measure_utility
+
+    def seen_by_the_attacker(self: Hybrid, states: torch.Tensor, truth: Any) -> Any:
+        added["attacker"].append(states - case.states)
+        return invert(self, states, truth)
+
+    def seen_by_the_server(module: Any, datamodule: Any, channel: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        added["server"] += [channel(z) - z for z in torch.zeros(2, 8, 64, 128)]
+        return measure(module, datamodule, channel)
+
+    monkeypatch.setattr(Hybrid, "invert", seen_by_the_attacker)
+    monkeypatch.setattr(text, "measure_utility", seen_by_the_server)
+    first, again = (text.through(case, Channel.named("0.5", case.unit), seed=3) for _ in range(2))
+    ordinary = case.states[:, 1:].square().mean().sqrt().item()
+    assert case.states.square().mean().sqrt() > 10 * ordinary, "the first position drowns the others"
+    for noise in (*added["attacker"], *added["server"]):
+        assert noise.std().item() == pytest.approx(0.5 * case.unit, rel=0.05)
+        assert noise.std().item() == pytest.approx(0.5 * ordinary, rel=0.15)
+    assert not torch.equal(*added["server"][:2]), "two batches, two draws"
+    assert torch.equal(added["server"][0], added["server"][2]), "one seed, one result"
+    assert torch.equal(*added["attacker"])
+    for record in (first, again):
+        del record["seconds_per_token"]
+    assert first == again
+
+
+def test_noise_of_before_there_was_one_unit_is_done_again(run: Run) -> None:
+    config = AttackConfig(attacks=["text"], prompts=2, channels=["fp16", "1"], device="cpu")
+    results = evaluate(run, config)
+    hybrid = results["attacks"]["text/hybrid"]
+    fresh = json.loads(json.dumps(hybrid["channels"]))
+    del hybrid["noise_unit"]
+    for record in hybrid["channels"].values():
+        del record["format"]
+        record["perplexity"] = 1.0
+    run.write_results(results)
+    assert not text.text_attacked(run, config)
+    after = evaluate(run, config)["attacks"]["text/hybrid"]
+    assert after["channels"]["noise 1"]["perplexity"] == fresh["noise 1"]["perplexity"]
+    assert after["channels"]["fp16"]["perplexity"] == 1.0, "rounding means what it meant"
+    assert text.text_attacked(run, config)
 
 
 def test_what_is_finished_is_not_repeated_and_a_new_channel_costs_one(
@@ -166,6 +249,26 @@ def test_a_wrong_argument_is_one_line(
     refused_by(main, capsys, says, str(text_run), *argv)
 
 
+@pytest.mark.parametrize("model_type", ["vit", "gpt2"])
+def test_a_checkpoint_never_runs_code(
+    run: Run, model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w')\nEvil = object\n")
+    checkpoint = torch.load(run.checkpoint, weights_only=True)
+    language = checkpoint["hyper_parameters"]["language"]
+    evil = {"auto_map": {"AutoModelForCausalLM": "evil.Evil"}, "_name_or_path": str(tmp_path)}
+    language["config"] = {**(language["config"] if model_type == "gpt2" else {}), "model_type": model_type, **evil}
+    torch.save(checkpoint, run.checkpoint)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # to "Do you wish to run the custom code?"
+    argv = (str(run.folder), "--attacks", "text", *FEW, "--channels", "fp32")
+    if model_type == "vit":
+        refused_by(main, capsys, "is of type vit, which is no causal LM", *argv)
+    else:
+        assert main(list(argv)) == 0, "what names code is left out, the rest is a model like any other"
+    assert not ran.exists()
+
+
 def test_text_attacks_are_not_for_images(
     config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +283,20 @@ def test_the_table_says_what_is_left_of_use_and_of_text(run: Run, capsys: pytest
     for words in ("text/hybrid", "100.0 %", "fp16", "perplexity", "one-step margin", "6 prompts"):
         assert words in shown, words
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_original_and_recovered_text_stand_side_by_side(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run.folder), *FEW, "--channels", "2"]) == 0
+    shown, written = capsys.readouterr().out, (run.folder / "text-recovered.txt").read_text(encoding="utf-8")
+    hybrid = run.read_results()["attacks"]["text/hybrid"]
+    exact, noisy = hybrid["recovered"], hybrid["channels"]["noise 2"]["recovered"]
+    wrong = [token for token, right in zip(noisy[0]["tokens"], noisy[0]["right"], strict=True) if not right]
+    for seen in (shown, written):
+        assert seen.count(exact[0]["truth"]) >= 2, "original, and recovered from exact states"
+        assert all(f"⟨{token}⟩" in seen for token in wrong)
+    assert wrong
+    assert all(prompt["truth"] in written for prompt in exact)
+    assert exact[2]["truth"] not in shown, "a few are enough on the terminal"
 
 
 def test_several_runs_are_drawn_against_one_another(

@@ -112,7 +112,7 @@ def test_a_models_own_code_is_not_run(folder: Path) -> None:
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text(f"open({str(folder / 'executed')!r}, 'w')\n")
-    with pytest.raises(UserError, match="cannot be loaded"):
+    with pytest.raises(UserError, match="brings code of its own, which is never run"):
         load_language_model(str(folder))
     assert not (folder / "executed").exists()
 

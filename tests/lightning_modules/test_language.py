@@ -11,7 +11,7 @@ from transformers.cache_utils import DynamicCache
 
 from errors import UserError
 from lightning_modules.causal_lm import gpt2_tiny
-from lightning_modules.networks.language import SplitLanguageModel
+from lightning_modules.networks.language import SplitLanguageModel, language_model
 
 CUTS = [0, 1, 2, 3, "last", "final"]
 
@@ -96,3 +96,29 @@ def test_embeddings_that_do_not_fit_the_cut_are_refused() -> None:
     model.set_input_embeddings(torch.nn.Embedding(60, 8))
     with pytest.raises(UserError, match="embeds tokens in 8 numbers and has hidden states of 16"):
         SplitLanguageModel(model, 1)
+
+
+def test_a_config_keeps_what_shapes_the_model_and_loses_what_names_code() -> None:
+    config = tiny("llama").config.to_dict()
+    named = {"auto_map": {"AutoModelForCausalLM": "evil.Evil"}, "_name_or_path": "folder"}
+    kernel = {"attn_implementation": "someone/kernel", "quantization_config": {"quant_method": "own"}}
+    plain, same = language_model(config, 1), language_model({**config, **named, **kernel}, 1)
+    assert plain.depth == same.depth == 3
+    shapes = [{name: tuple(weight.shape) for name, weight in each.state_dict().items()} for each in (plain, same)]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "vit"}, "of type vit, which is no causal LM"),
+        ({"model_type": "own"}, "of type own"),
+        ({}, "of type None"),
+        (None, "of type unknown"),
+        ({"model_type": "gpt2", "n_embd": "wide"}, "cannot be built"),
+    ],
+)
+def test_a_config_of_something_else_is_refused_in_one_line(config: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says) as caught:
+        language_model(config, 1)
+    assert "\n" not in str(caught.value)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 from attacks.gradients.components import SmoothSearch, StepSearch, distinct, samples, search_for, where_the_rest_is
 from attacks.gradients.federated import output
-from attacks.gradients.least_squares import System, levenberg_marquardt
+from attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares, of_any_rank
 from attacks.gradients.polish import JointProblem, joint, signed
 from attacks.gradients.refinement import completed, refined, reported_entries
 from attacks.gradients.subspace import row_span
@@ -159,3 +161,19 @@ def test_refinement_counts_reported_entries_only(name: str) -> None:
     r = torch.full((2,), 30.0).double()
     x, _ = refined(observed, played_round.activation, start, r, reported_entries(observed))
     assert torch.allclose(x, played_round.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("solve", [linear_least_squares, of_any_rank])
+@pytest.mark.parametrize("rank", [2, 4])
+def test_a_matrix_of_any_rank_gives_the_shortest_of_the_nearest(
+    solve: Callable[[Tensor, Tensor], Tensor], rank: int
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    left, right, b = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((9, rank), (rank, 4), (9, 3))
+    )
+    a = left @ right
+    x = solve(a, b)
+    assert torch.allclose(a.T @ (a @ x - b), torch.zeros(4, 3).double(), atol=1e-9), "no other is nearer"
+    null = torch.linalg.svd(a)[2][rank:]  # what a does not see
+    assert torch.allclose(null @ x, torch.zeros(4 - rank, 3).double(), atol=1e-9), "and none as near is shorter"

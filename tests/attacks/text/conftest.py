@@ -13,9 +13,25 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from lightning_modules.defences import Defence
 from lightning_modules.networks.language import SplitLanguageModel
 
 VOCABULARY, LENGTH = 300, 8
+
+
+class Rotation(Defence):
+    """A release that loses nothing and that everyone knows: z turned, and stretched, by a matrix."""
+
+    matrix: Tensor
+
+    def __init__(self, width: int, seed: int = 0, stretch: float = 1.0) -> None:
+        super().__init__()
+        drawn = torch.randn(width, width, generator=torch.Generator().manual_seed(seed))
+        self.register_buffer("matrix", torch.linalg.qr(drawn).Q)
+        self.stretch = stretch
+
+    def release(self, z: Tensor) -> Tensor:
+        return self.stretch * z @ self.matrix
 
 
 @dataclass
