@@ -453,6 +453,34 @@ def test_several_runs_at_once(config: Make) -> None:
     assert all(json.loads(run.results.read_text())["worst_case"]["samples"] == 3 for run in runs)
 
 
+def test_a_folder_of_runs_is_all_of_them_and_what_is_no_run_is_skipped(
+    config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
+    out = runs[0].folder.parent
+    begun = Path(shutil.copytree(runs[0].folder, out / "begun"))
+    (begun / "results.json").unlink()
+    empty = out / "images-empty"
+    empty.mkdir()
+    few = ["--attacks", "whitebox/paper", "--samples", "3", "--device", "cpu"]
+    assert main([str(out), *few]) == 0
+    assert all(run.read_results()["worst_case"]["samples"] == 3 for run in runs)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped")]
+    assert len(said) == 1
+    assert "its training is not finished" in said[0]
+    assert main([*map(str, out.glob("images-*")), *few]) == 0, "the shell's own list has the empty folder in it"
+    assert f"skipped  {empty}: there is no run in it" in capsys.readouterr().out
+    refused(capsys, "no run to attack in", str(empty))
+
+
+def test_runs_that_the_attacks_do_not_fit_are_skipped_in_a_folder(
+    run: Run, text_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(text_run, run.folder.parent / text_run.name)
+    assert main([str(run.folder.parent), "--attacks", "whitebox/paper", "--samples", "3", "--device", "cpu"]) == 0
+    assert f"skipped  {run.folder.parent / text_run.name} is a run on text" in capsys.readouterr().out
+
+
 def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
     with pytest.raises(UserError, match="--attacks needs a name"):
         AttackConfig(attacks=[])
