@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 from errors import UserError
 from evaluations.dispatch import check_attacks_fit, evaluate, is_text
 from reports.gathering import Gathered, is_run, walk

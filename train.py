@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 import lightning
 from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -37,8 +39,9 @@ from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
+from progress import duration
 from reports.figures import representations_figure, training_curve
-from reports.tables import attacks_table, describe_defence, results_table
+from reports.tables import attacks_table, describe_defence, in_short, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable
 from runs.command_line import files_first, parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
@@ -194,7 +197,7 @@ def fit(
     after = measure_utility(module.to(device), datamodule)
     if not after.representations.isfinite().all():
         raise UserError("the trained network gives NaN or infinite representations: lower --lr or --lambda")
-    results = {
+    results: dict[str, Any] = {
         "name": run.name,
         "data": datamodule.record(),
         "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
@@ -210,6 +213,8 @@ def fit(
         "environment": environment(device, config.seed, time.perf_counter() - began),
     }
     if save:
+        figures = f"accuracy {in_short(results['utility'])}, distance {results['separability']['mean']:.3f}"
+        print(f"trained  {figures}, {duration(results['environment']['seconds'])}", flush=True)
         training_curve(module.history, run.folder / "training.png")
         if before is not None:
             moments = {"before training": before, "after": (after.representations.flatten(1), after.classes)}

@@ -28,6 +28,7 @@ from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility
 from metrics.summary import scored, worst_case
 from metrics.text import exact_match, similarity, token_accuracy
+from reports.tables import attack_line
 from reports.text_figures import observations_figure
 from runs.checkpoints import load_module
 from runs.config import AttackConfig
@@ -132,11 +133,13 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         if not finished(results, policy, settings, config, with_channels=False):
             results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, config.observe)
             enter(run, results)
+            print(attack_line(f"text/{policy}", results["attacks"][f"text/{policy}"]), flush=True)
         if policy == "hybrid":
             for name in missing_channels(results, config):
                 record = through(case, Channel.named(name), settings["seed"])
                 results["attacks"]["text/hybrid"]["channels"][Channel.named(name).name] = record
                 enter(run, results)
+                print(attack_line(f"text/hybrid, {Channel.named(name).name}", record), flush=True)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], figure_of(run, policy))
     return results
 

@@ -63,6 +63,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
+RECOVERED = ("EM", "tokens", "similar", "verified", "s/token")  # of text
 METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
 
@@ -83,8 +84,7 @@ def attacks_table(
         return
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
-    any_row = next(iter(rows.values()))
-    shown = [name for name in METRICS if name in any_row and not (name == "mse" and "ssim" in any_row)]
+    shown = shown_metrics(next(iter(rows.values())))
     # 80 columns are enough for it
     table = Table(
         box=SIMPLE_HEAD,
@@ -117,7 +117,7 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     # 80 columns are enough for it
     table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
     table.padding = (0, 0, 0, 1)
-    for column in ("attack", "EM", "tokens", "similar", "verified", "s/token", "perplexity", "accuracy"):
+    for column in ("attack", *RECOVERED, "perplexity", "accuracy"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
@@ -137,6 +137,20 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     console.print(table)
 
 
+def shown_metrics(row: dict[str, Any]) -> list[str]:
+    """The metrics of a row that are worth a column: MSE says little beside SSIM."""
+    return [name for name in METRICS if name in row and not (name == "mse" and "ssim" in row)]
+
+
+def attack_line(name: str, row: dict[str, Any]) -> str:
+    """What came back by one attack in one line, for whoever waits for the others."""
+    if "em" in row:
+        em, _, similar, _, seconds = recovered_cells(row)
+        return f"{name}: EM {em}, similarity {similar}, {seconds} s/token"
+    figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics(row)]
+    return f"{name}: {', '.join(figures)}, {row['seconds']:.0f} s"
+
+
 def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Every policy by its name, and hybrid's channels, with what the model is good for behind each."""
     rows = {}
@@ -148,14 +162,17 @@ def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def text_cells(row: dict[str, Any]) -> list[str]:
     """One row of the table of text."""
+    return [*recovered_cells(row), f"{row['perplexity']:.1f}", f"{100 * row['accuracy']:.1f} %"]
+
+
+def recovered_cells(row: dict[str, Any]) -> list[str]:
+    """How much text came back, in the columns `RECOVERED`."""
     return [
         f"{100 * row['em']['mean']:.1f} %",
         f"{100 * row['token_accuracy']['mean']:.1f} %",
         f"{row['similarity']['mean']:.3f}",
         f"{100 * row['verified']:.0f} %",
         f"{row['seconds_per_token']:.3f}",
-        f"{row['perplexity']:.1f}",
-        f"{100 * row['accuracy']:.1f} %",
     ]
 
 

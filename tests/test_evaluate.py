@@ -87,9 +87,11 @@ def test_right_after_training_and_later_are_the_same(config: Make, tmp_path: Pat
     assert together["name"] == run.name, "how a run is attacked does not change what it is"
 
 
-def test_the_record_of_an_attack(run: Run) -> None:
+def test_the_record_of_an_attack(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert attack(run) == 0
     results = run.read_results()
+    said = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": SSIM" in line]
+    assert said == list(results["attacks"]), "each has its line when it ends"
     assert list(results["attacks"]) == ["prototype", "whitebox/paper", "whitebox/adaptive", "decoder/adaptive"]
     for each in results["attacks"].values():
         for metric in ("ssim", "psim", "psnr", "mse", "recognised", "rank"):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reports.tables import describe_defence, results_table
+from reports.tables import attack_line, describe_defence, results_table
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,9 @@ def test_a_row_fits_eighty_columns() -> None:
     text = console.export_text()
     for part in ("fashion-mnist", "MixCon(1, 1e-4)", "98.77 %", "0.123", "61 s"):
         assert part in text
+
+
+def test_an_attack_is_one_line_when_it_ends() -> None:
+    figures = {"mean": 0.14, "std": 0.11, "worst": 0.48}
+    row = {"ssim": figures, "mse": figures, "recognised": figures, "rank": {**figures, "mean": 12.0}, "seconds": 61.2}
+    assert attack_line("whitebox/paper", row) == ("whitebox/paper: SSIM 0.14 ± 0.11 (0.48), 61 s")
