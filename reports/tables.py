@@ -7,11 +7,13 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from metrics.summary import FLOOR, in_words
 
+MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline
 
 
@@ -35,11 +37,44 @@ def describe_defence(defence: dict[str, Any]) -> str:
     return f"{ {'unicon': 'UniCon'}.get(defence['name'], defence['name']) }({short(defence['lambda'])})"
 
 
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table without cutting anything off: where the console is too narrow for it, a row becomes a few lines."""
+    options = console.options.update(width=MEASURED_AT, max_width=MEASURED_AT)
+    if Measurement.get(console, options, table).maximum <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, style="bold", highlight=False)
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        named = [f"{column.header} {cell}" for column, cell in zip(table.columns[1:], cells, strict=True) if cell]
+        for line in [str(name), *(f"    {line}" for line in packed(named, console.width - 4))]:
+            console.print(line.replace("\n", " "), highlight=False, soft_wrap=True)
+    if table.caption:
+        console.print(table.caption, style="dim italic", highlight=False)
+
+
+def packed(parts: Sequence[str], width: int) -> list[str]:
+    """Parts side by side in lines of this width, none of them broken.
+
+    Example:
+        >>> packed(["SSIM 0.1", "PSIM 0.2", "rank 3"], 18)
+        ['SSIM 0.1  PSIM 0.2', 'rank 3']
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
 def results_table(results: Sequence[dict[str, Any]], console: Console | None = None) -> None:
     """Print one row a run: what it is, what it is good for, how far apart, on average, its representations lie."""
     table = Table(box=SIMPLE_HEAD)
     for column in ("data", "network, cut", "defence", "accuracy", "distance", "time"):
-        table.add_column(column, justify="left" if column in ("data", "network, cut", "defence") else "right")
+        words = column in ("data", "network, cut", "defence")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for result in results:
         table.add_row(
             result["data"]["name"],
@@ -49,7 +84,7 @@ def results_table(results: Sequence[dict[str, Any]], console: Console | None = N
             f"{result['separability']['mean']:.3f}",
             f"{result['environment']['seconds']:.0f} s",
         )
-    (console or Console()).print(table)
+    print_whole(table, console or Console())
 
 
 def in_short(utility: dict[str, float]) -> str:
@@ -63,7 +98,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
-RECOVERED = ("EM", "tokens", "similar", "verified", "s/token")  # of text
+RECOVERED = ("EM", "tokens", "similar", "verified", "s per\ntoken")  # of text
 METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
 
@@ -85,7 +120,6 @@ def attacks_table(
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
     shown = shown_metrics(next(iter(rows.values())))
-    # 80 columns are enough for it
     table = Table(
         box=SIMPLE_HEAD,
         title=headline(results),
@@ -93,6 +127,7 @@ def attacks_table(
         title_style="bold",
         padding=(0, 0, 0, 1),
         pad_edge=False,
+        show_edge=False,
     )
     for column in ("attack", *(METRICS[name] for name in shown), "class", "rank", "time"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
@@ -106,7 +141,7 @@ def attacks_table(
         f"{FLOOR}: what the label alone gives away."
     )
     table.caption_justify = "left"
-    (console or Console()).print(table)
+    print_whole(table, console or Console())
 
 
 def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console: Console) -> None:
@@ -114,10 +149,9 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
 
     A channel's row says what is left of the model's use behind it, too.
     """
-    # 80 columns are enough for it
     table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
-    table.padding = (0, 0, 0, 1)
-    for column in ("attack", *RECOVERED, "perplexity", "accuracy"):
+    table.padding, table.show_edge = (0, 0, 0, 1), False  # 80 columns are enough for it
+    for column in ("attack", *RECOVERED, "perpl.", "acc."):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
@@ -134,7 +168,7 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
         "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it."
     )
     table.caption_justify = "left"
-    console.print(table)
+    print_whole(table, console)
 
 
 def shown_metrics(row: dict[str, Any]) -> list[str]:
