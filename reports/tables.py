@@ -28,6 +28,16 @@ def short(number: float) -> str:
     return min(f"{number:g}", f"{float(mantissa):g}e{int(exponent)}", key=len)
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of them.
+
+    Example:
+        >>> counted(1, "epoch"), counted(20, "epoch")
+        ('1 epoch', '20 epochs')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def describe_defence(defence: dict[str, Any]) -> str:
     """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β)."""
     if defence["name"] == "mixcon":
@@ -236,7 +246,7 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
 def headline(results: dict[str, Any]) -> str:
     """A run in one line."""
     accuracy = f"accuracy {in_short(results['utility'])}"
-    samples = f"{results['worst_case']['samples']} {'prompts' if 'tokenizer' in results['data'] else 'inputs'}"
+    samples = counted(results["worst_case"]["samples"], "prompt" if "tokenizer" in results["data"] else "input")
     model = f"{results['model']['name']} cut after {results['model']['cut']}"
     return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"
 
