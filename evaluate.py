@@ -8,11 +8,15 @@ python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid        # t
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 from errors import UserError
-from evaluations.dispatch import evaluate, found_done
+from evaluations.dispatch import check_attacks_fit, evaluate, found_done, is_text
+from reports.gathering import Gathered, is_run, walk
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
 from runs.command_line import add_dataclass, run_command, script_parser
@@ -26,6 +30,7 @@ EXAMPLES = """\
   python evaluate.py checkpoints/mnist-* --attacks whitebox decoder --samples 100
   python evaluate.py checkpoints/mnist-lenet-…/last.ckpt --attacks whitebox --recipe paper
   python evaluate.py checkpoints/cifar10-* --attacks decoder/paper decoder/adaptive  the paper's GAN too: 50 epochs
+  python evaluate.py checkpoints --attacks whitebox                                 every run in a folder
   python evaluate.py checkpoints/mnist-* --budget thorough                          a patient attacker
   python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid --prompts 100
   python evaluate.py checkpoints/pydoc-* --policy single-commit sipit --operating-point high-accuracy
@@ -50,12 +55,34 @@ def run_at(path: Path) -> Run:
     return run
 
 
+def expanded(paths: Sequence[str], config: AttackConfig) -> list[Path]:
+    """The paths, with the runs in it for a folder of runs; what is no run, or cannot be attacked so, is named."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir() or is_run(path):
+            found.append(path)  # named by the user: what is wrong with it is an error
+            continue
+        below = [each for each in sorted(walk(path, Gathered())) if each.is_dir()]
+        if not below:
+            print(f"skipped  {path}: there is no run in it", flush=True)
+        for each in below:
+            try:
+                check_attacks_fit(str(each), is_text(run_at(each)), config)
+            except UserError as error:
+                print(f"skipped  {error}", flush=True)
+            else:
+                found.append(each)
+    if not found:
+        raise UserError(f"no run to attack in {' '.join(paths)}; train.py and sweep.py make them")
+    return list(dict.fromkeys(each.resolve() for each in found))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, attack, print."""
     usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--prompts N] [FLAG …]"
     description = "Attack saved runs, and say how much of their inputs comes back."
     parser = script_parser("evaluate.py", usage, description, EXAMPLES)
-    parser.add_argument("runs", nargs="+", type=str, help="run folders, or their last.ckpt")
+    parser.add_argument("runs", nargs="+", type=str, help="run folders, their last.ckpt, or folders of runs")
     add_dataclass(parser, AttackConfig)
     parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
     parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
@@ -70,10 +97,11 @@ def main(argv: list[str] | None = None) -> int:
         pick_device(config.device)
         failed: list[str] = []
         texts: list[dict[str, Any]] = []
-        for path in paths:
+        chosen = expanded(paths, config)
+        for path in chosen:
             try:
-                run = run_at(Path(path))
-                if len(paths) > 1:
+                run = run_at(path)
+                if len(chosen) > 1:
                     print(run.folder, flush=True)
                 if (results := found_done(run, config)) is None:
                     with run.claimed():
@@ -85,12 +113,12 @@ def main(argv: list[str] | None = None) -> int:
             if "text/hybrid" in results["attacks"]:
                 texts.append(results)
         if len(texts) > 1:
-            picture = run_at(Path(paths[0])).folder.parent / "text-frontier.png"
+            picture = run_at(chosen[0]).folder.parent / "text-frontier.png"
             frontier_figure(texts, picture)
             print(f"picture  {picture}", flush=True)
         if failed:
             raise UserError(
-                failed[0] if len(paths) == 1 else f"{len(failed)} of {len(paths)} failed: {'; '.join(failed)}"
+                failed[0] if len(chosen) == 1 else f"{len(failed)} of {len(chosen)} failed: {'; '.join(failed)}"
             )
 
     return run_command(command)

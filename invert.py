@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 import torch
 from rich.console import Console
 

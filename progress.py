@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,10 @@ from collections.abc import Callable, Iterator
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 REFRESH_SECONDS = 0.2
-ESTIMATE_AFTER = 3.0  # seconds of work until the rest can be told
-WORTH_SAYING = 10.0  # seconds that a log is told about
+LOOK_SECONDS = 3.0  # between two looks at the rate
+STEADY = 0.2  # how much, relatively, two looks may differ before the rest can be told
+WORTH_SAYING = 10.0  # seconds that are left for which an estimate is worth a line
+LONG = 30.0  # seconds from which on every tenth of the work is
 
 
 def duration(seconds: float) -> str:
@@ -60,17 +63,62 @@ def steps_shown(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
             yield advance
         return
-    told = False
+    yield LogLines(what, total)
 
-    def estimate(done: int) -> None:
-        nonlocal told
-        spent = time.perf_counter() - began
-        if not told and spent > ESTIMATE_AFTER:
-            told = True
-            left = spent / done * (total - done)
-            if left > WORTH_SAYING:
-                print(
-                    f"{what}: about {duration(left)} for the remaining {total - done:,} of {total:,} steps", flush=True
-                )
 
-    yield estimate
+class LogLines:
+    """What a log is told of long work: once the rate is steady how long the rest takes, then every tenth of the work.
+
+    The first steps say nothing about the others (allocators, thread pools, caches, neighbours on the same machine): an
+    estimate waits until two looks in a row, seconds apart, have seen about the same rate.
+
+    Args:
+        what: is done.
+        total: how many steps it has.
+        done: how many were done before.
+        tenths: whether every tenth is told.
+        say: what prints a line, if not print.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        done: int = 0,
+        tenths: bool = True,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.what, self.total, self.tenths = what, total, tenths
+        self.say = say or functools.partial(print, flush=True)
+        self.first, self.began = done, time.perf_counter()
+        self.looked, self.seen, self.rate = self.began, done, 0.0  # when, how many steps, how many a second since
+        self.estimated = False
+        self.told = self.tenth(done)
+
+    def __call__(self, done: int) -> None:
+        """Tell what there is to tell after so many steps."""
+        now = time.perf_counter()
+        if not self.estimated and now - self.looked >= LOOK_SECONDS and done > self.seen:
+            self.look(done, now)
+        if self.tenths and self.tenth(done) > self.told:
+            self.told = self.tenth(done)
+            spent = now - self.began
+            left = spent / (done - self.first) * (self.total - done)
+            if spent + left >= LONG and done < self.total:
+                self.say(f"{self.what}: {10 * self.told} % after {duration(spent)}, about {duration(left)} left")
+
+    def look(self, done: int, now: float) -> None:
+        """Take the rate since the last look, and tell an estimate if it is the rate of the look before, too."""
+        before, self.rate = self.rate, (done - self.seen) / (now - self.looked)
+        self.looked, self.seen = now, done
+        if abs(self.rate - before) > STEADY * self.rate:
+            return
+        self.estimated = True
+        left = (self.total - done) / self.rate
+        if left > WORTH_SAYING:
+            remaining = f"the remaining {self.total - done:,} of {self.total:,} steps"
+            self.say(f"{self.what}: about {duration(left)} for {remaining} ({1000 / self.rate:.1f} ms each)")
+
+    def tenth(self, done: int) -> int:
+        """How many tenths of the work are done."""
+        return 10 * done // max(self.total, 1)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 from reports.page import write_report
 from runs.command_line import (
     ScriptParser,

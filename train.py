@@ -8,14 +8,19 @@ python train.py --config configs/synthetic.yaml --lambda 0.1 --beta 0.01
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import openmp  # noqa: F401 (first: torch reads what it sets)
+
 import lightning
+from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -27,17 +32,18 @@ from datamodules.language import TextDataModule
 from datamodules.text import load_text
 from datamodules.tokens import train_bpe
 from errors import UserError, first_line
-from evaluations.dispatch import evaluate
+from evaluations.dispatch import check_attacks_fit, evaluate
 from lightning_modules.callbacks import TrainingProgress
 from lightning_modules.causal_lm import load_language_model
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.separability import separability
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility, representations_of_tests
+from progress import duration
 from reports.figures import representations_figure, training_curve
-from reports.tables import attacks_table, describe_defence, results_table
+from reports.tables import attacks_table, describe_defence, in_short, results_table
 from runs.checkpoints import SafeCheckpointIO, check_resumable, resuming
-from runs.command_line import parse_train, run_command, train_parser
+from runs.command_line import files_first, parse_train, run_command, train_parser
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.environment import environment, leave_new_memory_alone, pick_device
 from runs.folder import Run
@@ -66,14 +72,20 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
         watchers: callbacks of Lightning that look on while it trains.
     """
     pick_device(config.device)  # a wrong one is not found out after an hour of training
+    if config.attacks != ["none"]:
+        check_attacks_fit(f"--network {config.network}", config.is_language, config)
     datamodule, module = build_language(config) if config.is_language else build(config)
     arrays = datamodule.arrays
     run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
+    prepare = functools.partial(checked_trainer, config, datamodule, module, run, watchers)
     if config.trainer.get("fast_dev_run"):
-        return fit(config, datamodule, module, run, watchers, save=False)
+        return fit(config, datamodule, module, run, prepare(), save=False)
     if not owns_the_run():
         run.wait_until_set_aside(config.force)
-        return {} if run.finished else fit(config, datamodule, module, run, watchers, save=False)
+        return {} if run.finished else fit(config, datamodule, module, run, prepare(), save=False)
+    # whatever can be refused is refused before the folder is made
+    trainer = prepare() if config.force or not run.finished else None
+    is_new = not run.folder.exists()
     run.create()
     with run.claimed():
         if run.finished and not config.force:
@@ -82,8 +94,24 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
         else:
             if run.finished:
                 run.set_aside()
-            results = fit(config, datamodule, module, run, watchers, save=True)
+            try:
+                results = fit(config, datamodule, module, run, trainer or prepare(), save=True)
+            except TrainerRefusedError:
+                if is_new:
+                    shutil.rmtree(run.folder, ignore_errors=True)
+                raise
         return results if config.attacks == ["none"] else attacked(config, run)
+
+
+class TrainerRefusedError(UserError):
+    """Lightning does not take these `--trainer.*` arguments; nothing was trained.
+
+    Args:
+        error: what Lightning says.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"Lightning refuses these --trainer.* arguments: {first_line(error)}")
 
 
 def attacked(config: TrainConfig, run: Run) -> dict[str, Any]:
@@ -150,13 +178,11 @@ def fit(
     datamodule: TensorDataModule,
     module: SplitModule,
     run: Run,
-    watchers: Sequence[Callback],
+    trainer: lightning.Trainer,
     save: bool,
 ) -> dict[str, Any]:
     """Train, measure on the test set, and, where this process owns the run's folder, write it all down."""
     began = time.perf_counter()
-    trainer = build_trainer(config, run, watchers)
-    check_batch(config, datamodule, module, trainer.world_size)
     resume = run.checkpoint if run.checkpoint.exists() else None
     epochs_done = check_resumable(resume, module) + 1 if resume is not None else 0
     before = None
@@ -164,7 +190,7 @@ def fit(
         say_what_runs(config, datamodule, module, run, epochs_done)
         run.write_config(recorded_config(config, datamodule))
         before = planar_representations(module, datamodule)
-    optimise(trainer, module, datamodule, resume)
+    optimise(config, trainer, module, datamodule, resume)
     if not trainer.is_global_zero:
         return {}
     module.check_trained()
@@ -172,7 +198,7 @@ def fit(
     after = measure_utility(module.to(device), datamodule)
     if not after.representations.isfinite().all():
         raise UserError("the trained network gives NaN or infinite representations: lower --lr or --lambda")
-    results = {
+    results: dict[str, Any] = {
         "name": run.name,
         "data": datamodule.record(),
         "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
@@ -188,6 +214,8 @@ def fit(
         "environment": environment(device, config.seed, time.perf_counter() - began),
     }
     if save:
+        figures = f"accuracy {in_short(results['utility'])}, distance {results['separability']['mean']:.3f}"
+        print(f"trained  {figures}, {duration(results['environment']['seconds'])}", flush=True)
         training_curve(module.history, run.folder / "training.png")
         if before is not None:
             moments = {"before training": before, "after": (after.representations.flatten(1), after.classes)}
@@ -197,18 +225,37 @@ def fit(
 
 
 def optimise(
-    trainer: lightning.Trainer, module: SplitModule, datamodule: TensorDataModule, resume: Path | None
+    config: TrainConfig,
+    trainer: lightning.Trainer,
+    module: SplitModule,
+    datamodule: TensorDataModule,
+    resume: Path | None,
 ) -> None:
     """Lightning's fit, with its ways of ending in our words."""
     try:
         with resuming(trainer, resume):
             trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
     except MisconfigurationException as error:
-        raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
+        raise TrainerRefusedError(error) from error
+    except UserError:
+        raise
+    except ValueError as error:
+        if any(name in str(error) for name in config.trainer):  # such as a val_check_interval longer than an epoch
+            raise TrainerRefusedError(error) from error
+        raise
     except SystemExit:  # how Lightning ends after Ctrl-C
         if trainer.interrupted:
             raise KeyboardInterrupt from None
         raise
+
+
+def checked_trainer(
+    config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, watchers: Sequence[Callback]
+) -> lightning.Trainer:
+    """The trainer of a run whose `--trainer.*` and batch size can be had on its devices."""
+    trainer = build_trainer(config, run, watchers)
+    check_batch(config, datamodule, module, trainer.world_size)
+    return trainer
 
 
 def check_batch(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, devices: int) -> None:
@@ -263,7 +310,7 @@ def build_trainer(config: TrainConfig, run: Run, watchers: Sequence[Callback] = 
             use_distributed_sampler=False,  # our batches know their rank
         )
     except (MisconfigurationException, ValueError, TypeError, ImportError, ArithmeticError) as error:
-        raise UserError(f"Lightning refuses these --trainer.* arguments: {first_line(error)}") from error
+        raise TrainerRefusedError(error) from error
 
 
 def say_what_runs(
@@ -279,6 +326,8 @@ def say_what_runs(
         f"model    {config.network} cut after {module.network.cut_layer}, {describe_defence(config.defence_record())}"
     )
     print(f"run      {run.folder}", flush=True)
+    for doubt in datamodule.doubts():
+        print(f"warning: {doubt}", file=sys.stderr, flush=True)
     if epochs_done:
         print(f"resuming after epoch {epochs_done} of {config.epochs}", flush=True)
 
@@ -299,12 +348,30 @@ def say_where_the_pictures_are(run: Run) -> None:
         print("pictures " + "  ".join(str(picture) for picture in pictures), flush=True)
 
 
+def check_weight(parser: ArgumentParser, argv: Sequence[str] | None, config: TrainConfig) -> None:
+    """Refuse a `--lambda` without a defence to weigh; where a file gives it, say that it does nothing."""
+    if config.defence != "none":
+        return
+    arguments = files_first(sys.argv[1:] if argv is None else argv)
+    given = parser.parse_args(arguments, defaults=False).as_dict()
+    if not given.get("lambda"):  # λ = 0 is how the vanilla network is asked for
+        return
+    flags = [argument.partition("=")[0] for argument in arguments]
+    if any(len(flag) > 3 and "--lambda".startswith(flag) for flag in flags):  # argparse takes abbreviations
+        raise UserError(
+            f"--lambda {given['lambda']:g} weighs a penalty, and --defence none has none; leave one of them out"
+        )
+    print(f"--defence none: lambda {given['lambda']:g} of the --config file does nothing", flush=True)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, train, print."""
 
     def command() -> None:
         description = "Train a split network with a consistency penalty on its cut layer, and attack it."
-        config = parse_train(train_parser("train.py", description, EXAMPLES), argv)
+        parser = train_parser("train.py", description, EXAMPLES)
+        config = parse_train(parser, argv)
+        check_weight(parser, argv, config)
         results = train(config)
         if results:
             results_table([results])

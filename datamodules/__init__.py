@@ -25,9 +25,9 @@ def load(dataset: str | None, root: Path, seed: int = 0) -> Arrays:
     if dataset is None:
         try:
             return torchvision_set("mnist", root)
-        except NotAvailableError:
+        except NotAvailableError as missing:
             print(
-                f"MNIST is neither under {root} nor reachable: using the 5,000 embedded digits (mnist-5k)", flush=True
+                f"MNIST is not under {root} and {missing.why}: using the 5,000 embedded digits (mnist-5k)", flush=True
             )
             return mnist_5k()
     if dataset.endswith(".npz"):

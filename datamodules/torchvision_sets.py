@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import socket
 import threading
@@ -74,7 +75,20 @@ SETS = {
 
 
 class NotAvailableError(UserError):
-    """The dataset is neither on disk nor reachable."""
+    """The dataset is neither on disk nor to be had from its mirrors.
+
+    Args:
+        chosen: the dataset.
+        root: where it is not.
+        why: it could not be fetched, as the second half of a sentence.
+    """
+
+    def __init__(self, chosen: TorchvisionSet, root: Path, why: str) -> None:
+        super().__init__(
+            f"{chosen.name} is not under {root} (expected {root / chosen.layout}) and {why}; "
+            f"copy it there, or say with --data-root where it lies"
+        )
+        self.why = why
 
 
 def torchvision_set(name: str, root: Path) -> Arrays:
@@ -111,24 +125,36 @@ def open_both(chosen: TorchvisionSet, root: Path) -> tuple[Any, Any]:
 def download(chosen: TorchvisionSet, root: Path) -> None:
     """Fetch the dataset into `root`, one process at a time, or say within seconds that it cannot be had."""
     if not any(reachable(mirror) for mirror in chosen.mirrors):
-        raise NotAvailableError(
-            f"{chosen.name} is not under {root} (expected {root / chosen.layout}) and its mirrors cannot be reached; "
-            f"copy it there, or say with --data-root where it lies"
-        )
+        raise NotAvailableError(chosen, root, "its mirrors cannot be reached")
     try:
         root.mkdir(parents=True, exist_ok=True)
         print(f"downloading {chosen.name} to {root} …", flush=True)
         with FileLock(root / f".{chosen.name}.lock"), quiet(), stall_limit(STALL_SECONDS):
             for train in (True, False):
                 chosen.open(root, train, True)
-    except (OSError, RuntimeError, urllib.error.URLError) as error:
-        raise UserError(
-            f"{chosen.name} could not be downloaded to {root} ({first_line(error)}); try again, or copy it there"
-        ) from error
+    except Exception as error:  # filters, proxies, TLS and archives fail in as many ways as there are libraries below
+        if is_disk_trouble(error):  # which must not make the default a smaller dataset
+            raise UserError(
+                f"{chosen.name} could not be downloaded to {root} ({first_line(error)}); make room, or choose another "
+                f"--data-root"
+            ) from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]  # torchvision's says it last
+        raise NotAvailableError(chosen, root, f"it could not be downloaded ({reason})") from error
+
+
+def is_disk_trouble(error: Exception) -> bool:
+    """Whether a download failed on this side: a folder that cannot be made or written, or a disk that is full."""
+    if not isinstance(error, OSError) or isinstance(error, urllib.error.URLError):
+        return False
+    return error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def reachable(url: str, seconds: float = REACH_SECONDS) -> bool:
-    """Whether anything answers at `url` within `seconds`; in a thread, because a name look-up knows no time limit."""
+    """Whether anything answers at `url` within `seconds`; in a thread, because a name look-up knows no time limit.
+
+    An answer is no promise: a mirror's folder may refuse to be listed and yet hold the files, and a filter may answer
+    in its place. Only the download tells.
+    """
     answers: list[bool] = []
 
     def ask() -> None:
@@ -136,8 +162,8 @@ def reachable(url: str, seconds: float = REACH_SECONDS) -> bool:
         try:
             with urllib.request.urlopen(request, timeout=seconds):
                 answers.append(True)
-        except urllib.error.HTTPError as error:
-            answers.append(error.code in (403, 404, 405))  # a mirror's folder may refuse to be listed, and yet be there
+        except urllib.error.HTTPError:
+            answers.append(True)
         except (OSError, ValueError):
             answers.append(False)
 

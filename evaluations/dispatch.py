@@ -22,9 +22,8 @@ def evaluate(
         data_root: where the run's dataset lies, if not where it was.
         dataset: what to call the run's dataset here, for a file that was moved.
     """
-    is_text = "tokenizer" in run.read_results()["data"]
-    check_attacks_fit(str(run.folder), is_text, config)
-    return evaluate_text(run, config, dataset) if is_text else evaluate_images(run, config, data_root, dataset)
+    check_attacks_fit(str(run.folder), is_text(run), config)
+    return evaluate_text(run, config, dataset) if is_text(run) else evaluate_images(run, config, data_root, dataset)
 
 
 def found_done(run: Run, config: AttackConfig) -> dict[str, Any] | None:
@@ -34,27 +33,31 @@ def found_done(run: Run, config: AttackConfig) -> dict[str, Any] | None:
     """
     if not attacked_already(run, config):
         return None
-    results = run.read_results()
-    return results if "tokenizer" in results["data"] or images_scored(run, config) else None
+    return run.read_results() if is_text(run) or images_scored(run, config) else None
 
 
-def check_attacks_fit(what: str, is_text: bool, config: AttackConfig) -> None:
+def is_text(run: Run) -> bool:
+    """Whether a finished run is one on text."""
+    return "tokenizer" in run.read_results()["data"]
+
+
+def check_attacks_fit(what: str, on_text: bool, config: AttackConfig) -> None:
     """Refuse attacks on text for a run on images, and the other way round."""
     asked = " ".join(config.attacks)
-    if is_text and not config.text_policies():
+    if on_text and not config.text_policies():
         raise UserError(f"{what} is a run on text, which --attacks text recovers; got --attacks {asked}")
-    if not is_text and not config.attack_keys():
+    if not on_text and not config.attack_keys():
         raise UserError(f"{what} is a run on images or vectors, not on text; got --attacks {asked}")
 
 
 def attacked_already(run: Run, config: AttackConfig) -> bool:
     """Whether a finished run has been through everything that is asked for."""
-    is_text = "tokenizer" in run.read_results()["data"]
+    on_text = is_text(run)
     if config.attacks == ["none"]:
         return True
-    check_attacks_fit(str(run.folder), is_text, config)
+    check_attacks_fit(str(run.folder), on_text, config)
     try:
-        return text_attacked(run, config) if is_text else images_attacked(run, config)
+        return text_attacked(run, config) if on_text else images_attacked(run, config)
     except UserError:  # which is a ValueError, and says what is wrong
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:

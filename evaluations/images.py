@@ -28,6 +28,7 @@ from metrics.perceptual import perceptual_network
 from metrics.scoring import Scorer
 from metrics.summary import common_inputs, scored, worst_case
 from reports.figures import gallery_figure
+from reports.tables import attack_line
 from runs.config import BUDGETS, AttackConfig, root_of
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
@@ -81,6 +82,7 @@ def evaluate_images(
             results["attacks"][attack.key] = {**scored(scores), **record(attack, reconstruction, made_with), **about}
             results["worst_case"] = worst_case(results["attacks"])
             run.write_results(results)
+            print(attack_line(attack.key, results["attacks"][attack.key]), flush=True)
         if stopped:  # the best so far is kept; the same command does the attack in full
             raise KeyboardInterrupt
     results["worst_case"] = worst_case(results["attacks"])

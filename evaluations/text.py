@@ -30,6 +30,7 @@ from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility
 from metrics.summary import scored, worst_case
 from metrics.text import exact_match, similarity, token_accuracy
+from reports.tables import attack_line
 from reports.text_figures import observations_figure
 from reports.text_samples import write_samples
 from runs.checkpoints import load_module
@@ -155,6 +156,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         if not finished(results, policy, settings, config, with_channels=False):
             results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, config.observe)
             enter(run, results)
+            print(attack_line(f"text/{policy}", results["attacks"][f"text/{policy}"]), flush=True)
         if policy == "hybrid":
             for name in missing_channels(results, config):
                 channel = Channel.named(name, case.unit)
@@ -162,6 +164,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
                 results["attacks"]["text/hybrid"]["channels"][channel.name] = record
                 results["attacks"]["text/hybrid"]["noise_unit"] = case.unit
                 enter(run, results)
+                print(attack_line(f"text/hybrid, {Channel.named(name).name}", record), flush=True)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], figure_of(run, policy))
     return results
 

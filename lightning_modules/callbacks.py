@@ -11,18 +11,16 @@ from lightning.pytorch.callbacks import Callback
 from rich.progress import Progress
 
 from lightning_modules.split_module import SplitModule
-from progress import REFRESH_SECONDS, bar, duration
+from progress import REFRESH_SECONDS, LogLines, bar
 
-WARM_UP = 5  # steps that tell nothing: allocators, thread pools, compilers
-ESTIMATE_AFTER = 25  # steps until the total time can be told
+EPOCHS = 10  # from so many on, their lines are enough; of fewer a log is told every tenth of the work, too
 
 
 class TrainingProgress(Callback):
-    """A line an epoch, on a terminal a bar for the whole run below them, and an early estimate of the total time."""
+    """A line an epoch, on a terminal a bar for the whole run below them, and an estimate of the total time."""
 
     def __init__(self) -> None:
-        self.steps = 0
-        self.began = 0.0
+        self.lines: LogLines | None = None
         self.shown = 0.0
         self.epochs_shown = 0
         self.bar: Progress | None = None
@@ -33,25 +31,18 @@ class TrainingProgress(Callback):
         if not trainer.is_global_zero:
             return
         self.total = int(trainer.estimated_stepping_batches)
+        tenths = not self.terminal and (trainer.max_epochs or 0) < EPOCHS
+        self.lines = LogLines("training", self.total, trainer.global_step, tenths, self.say)
         if self.terminal:
             self.bar = bar()
             self.task = self.bar.add_task("training", total=self.total, completed=trainer.global_step)
             self.bar.start()
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any) -> None:
-        if not trainer.is_global_zero:
+        if self.lines is None:
             return
-        self.steps += 1
+        self.lines(trainer.global_step)
         now = time.perf_counter()
-        if self.steps == WARM_UP:
-            self.began = now
-        elif self.steps == WARM_UP + ESTIMATE_AFTER:
-            per_step = (now - self.began) / ESTIMATE_AFTER
-            left = (self.total - trainer.global_step) * per_step * trainer.accumulate_grad_batches
-            self.say(
-                f"about {duration(left)} for the remaining {self.total - trainer.global_step:,} steps "
-                f"({per_step * 1000:.1f} ms a batch)"
-            )
         if self.bar is not None and now - self.shown > REFRESH_SECONDS:
             self.bar.update(self.task, completed=trainer.global_step)
             self.shown = now

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import re
 import warnings
 from pathlib import Path
 
@@ -12,11 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import AlexNet_Weights
 
-from datamodules.assets import LPIPS_ALEXNET, AssetError, fetch, read_arrays
-from datamodules.torchvision_sets import reachable
+from datamodules.assets import LPIPS_ALEXNET, fetch, read_arrays
+from datamodules.torchvision_sets import STALL_SECONDS, reachable, stall_limit
 
 LEAST_SIZE = 64  # AlexNet's feature maps vanish on smaller images
 CONVOLUTIONS = (0, 3, 6, 8, 10)  # where torchvision's AlexNet has them
+HASH_IN_NAME = re.compile(r"-([a-f0-9]{8,})\.")  # alexnet-owt-7be5be79.pth: how its SHA-256 begins
+
+Features = list[tuple[Tensor, Tensor]]
 
 
 def psim(recovered: Tensor, original: Tensor, network: lpips.LPIPS) -> Tensor:
@@ -33,9 +37,8 @@ def prepared(x: Tensor) -> Tensor:
     return 2 * x - 1
 
 
-@functools.cache
 def perceptual_network() -> lpips.LPIPS:
-    """LPIPS with AlexNet: its features from torch's hub cache, from the hub, or from a package that carries them.
+    """A new LPIPS with AlexNet: its features from torch's hub cache, from the hub, or from a package that carries them.
 
     Raises:
         AssetError: where none of them can be had.
@@ -50,16 +53,32 @@ def perceptual_network() -> lpips.LPIPS:
     return network.eval().requires_grad_(False)
 
 
-def alexnet_features() -> list[tuple[Tensor, Tensor]]:
-    """Weight and bias of AlexNet's five convolutions, trained on ImageNet."""
+def alexnet_features() -> Features:
+    """Weight and bias of AlexNet's five convolutions, trained on ImageNet, from the first place that has them."""
     url = AlexNet_Weights.IMAGENET1K_V1.url
     on_disk = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
-    if on_disk.is_file() or reachable(url):
-        try:
-            state = torch.hub.load_state_dict_from_url(url, progress=False, check_hash=True, weights_only=True)
-            return [(state[f"features.{n}.weight"], state[f"features.{n}.bias"]) for n in CONVOLUTIONS]
-        except (OSError, RuntimeError) as error:
-            raise AssetError(f"AlexNet's weights in {on_disk} cannot be read ({error}); remove the file") from error
+    with contextlib.suppress(Exception):  # a damaged file fails in as many ways as there are readers
+        return read_features(on_disk)
+    if reachable(url):
+        with contextlib.suppress(Exception), stall_limit(STALL_SECONDS):  # a filter may answer in the hub's place
+            on_disk.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(on_disk), HASH_IN_NAME.findall(url)[0], progress=False)
+            return read_features(on_disk)
+    return carried_features()
+
+
+def read_features(file: Path) -> Features:
+    """The convolutions in torchvision's own file of AlexNet."""
+    return convolutions(torch.load(file, map_location="cpu", weights_only=True))
+
+
+def convolutions(state: dict[str, Tensor]) -> Features:
+    """Those of torchvision's AlexNet, by its state."""
+    return [(state[f"features.{n}.weight"], state[f"features.{n}.bias"]) for n in CONVOLUTIONS]
+
+
+def carried_features() -> Features:
+    """The convolutions in the package that carries them."""
     arrays = read_arrays(fetch(LPIPS_ALEXNET))["AlexNet_0"]
     layers = [arrays[f"Conv_{n}"] for n in range(5)]  # kernels are (H, W, in, out)
     kernels, biases = ([torch.from_numpy(layer[key].copy()) for layer in layers] for key in ("kernel", "bias"))

@@ -117,7 +117,7 @@ def rendered(report: Report, max_drop: float, title: str | None) -> str:
     now = datetime.datetime.now().astimezone()
     loader = FileSystemLoader(TEMPLATES, encoding="utf-8")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tight"] = tight
+    environment.filters |= {"tight": tight, "breakable": breakable}
     return environment.get_template("report.html.j2").render(
         title=title or title_for(report),
         sections=sections,
@@ -150,6 +150,11 @@ def tight(text: str) -> str:
     for loose in (" ± ", " %", "◆ ", "★ ", "■ ", "▲ "):
         text = text.replace(loose, loose.replace(" ", "\u00a0"))
     return text
+
+
+def breakable(name: str) -> Markup:
+    """A name such as `whitebox/adaptive` that may go on in the next line after its slash."""
+    return Markup("/<wbr>").join(name.split("/"))
 
 
 def own(name: str) -> Markup:

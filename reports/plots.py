@@ -177,10 +177,13 @@ def frame(x: Scale, y: Scale, x_name: str, y_name: str, falling: bool) -> list[M
 def name_of(level: Level, at: float, used: Sequence[Box]) -> tuple[Markup, Box]:
     """The name of a horizontal line, at the end and on the side of it where least is in the way, and its box."""
     long = 6.0 * len(level.name)
-    ends = (LEFT + 6, WIDTH - RIGHT - 6 - long, (LEFT + WIDTH - RIGHT - long) / 2)
-    places = [(left, top, left + long, top + 13) for left in ends for top in (at - 16, at + 3)]
+    # held at its own end, so that larger letters, on a phone, do not push it out of the plot
+    ends = {"start": LEFT + 6, "end": WIDTH - RIGHT - 6 - long, "middle": (LEFT + WIDTH - RIGHT - long) / 2}
+    places = {(left, top, left + long, top + 13): anchor for anchor, left in ends.items() for top in (at - 16, at + 3)}
     box = min(places, key=lambda place: sum(overlap(place, other) for other in used))
-    return tag("text", level.name, x=box[0], y=box[1] + 11, class_=f"note {level.style}"), box
+    anchor = places[box]
+    x = {"start": box[0], "end": box[2], "middle": (box[0] + box[2]) / 2}[anchor]
+    return tag("text", level.name, x=x, y=box[1] + 11, text_anchor=anchor, class_=f"note {level.style}"), box
 
 
 def boxes_along(line: Sequence[tuple[float, float]]) -> list[Box]:

@@ -17,7 +17,7 @@ from reports.gallery import Montage, columns_for, galleries, montage, originals_
 from reports.gathering import FoundRun
 from reports.maps import ClaimRow, Map, claim_rows, compared, failures_of, maps_of, plot_of, useful_of
 from reports.sweet_spot import Verdict, spread, sweet_spot, tolerance
-from reports.tables import describe_defence, short
+from reports.tables import counted, describe_defence, short
 from reports.text_panels import TextAttack, text_attacks
 
 SHOWN = ("ssim", "psim", "mcs", "em", "token_accuracy", "similarity", "recognised", "rank", "psnr")
@@ -189,8 +189,12 @@ def best_cell(setting: Setting, verdict: Verdict) -> Cell | None:
 def summary_of(setting: Setting) -> str:
     """How many cells and runs there are, and how they were trained, in a line."""
     config, runs, cells = setting.about.results["config"], len(setting.runs), len(setting.cells)
-    counted = f"{cells} cell{'s' * (cells != 1)}, {runs} run{'s' * (runs != 1)}"
-    return f"{counted} · {config['epochs']} epochs, batch {config['batch_size']}, lr {config['lr']:g}"
+    return f"{counted(cells, 'cell')}, {counted(runs, 'run')} · {training_of(config)}"
+
+
+def training_of(config: dict[str, Any]) -> str:
+    """How runs were trained, in a few words."""
+    return f"{counted(config['epochs'], 'epoch')}, batch {config['batch_size']}, lr {config['lr']:g}"
 
 
 def facts_of(setting: Setting) -> list[tuple[str, str]]:
@@ -205,7 +209,7 @@ def facts_of(setting: Setting) -> list[tuple[str, str]]:
         ("Source", str(data["source"])),
         ("Network", f"{model['name']}, cut after {model['cut']}"
             + (f", {model['head']} head" if model.get("head", "default") != "default" else "")),
-        ("Training", f"{config['epochs']} epochs, batch {config['batch_size']}, lr {config['lr']:g}"),
+        ("Training", training_of(config)),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Attacks", "; ".join(attack_facts(setting)) or "none yet"),
         ("Made with", ", ".join(f"{name} {version}" for name, version in made["versions"].items())),
@@ -221,7 +225,7 @@ def attack_facts(setting: Setting) -> list[str]:
         for key, record in sorted(run.results["attacks"].items()):
             spent = record["settings"].get("budget") or record["settings"].get("operating_point")
             words = [str(spent)] if spent else []
-            words.append(f"{record['samples']} {'prompts' if setting.is_text else 'inputs'}")
+            words.append(counted(record["samples"], "prompt" if setting.is_text else "input"))
             said[f"{key} ({', '.join(words)})"] = None
     return sorted(said)
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from metrics.summary import FLOOR, in_words
 from reports.text_samples import print_samples
 
+MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline
 
 
@@ -27,6 +29,16 @@ def short(number: float) -> str:
     return min(f"{number:g}", f"{float(mantissa):g}e{int(exponent)}", key=len)
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of them.
+
+    Example:
+        >>> counted(1, "epoch"), counted(20, "epoch")
+        ('1 epoch', '20 epochs')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def describe_defence(defence: dict[str, Any]) -> str:
     """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β)."""
     if defence["name"] == "mixcon":
@@ -36,11 +48,44 @@ def describe_defence(defence: dict[str, Any]) -> str:
     return f"{ {'unicon': 'UniCon'}.get(defence['name'], defence['name']) }({short(defence['lambda'])})"
 
 
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table without cutting anything off: where the console is too narrow for it, a row becomes a few lines."""
+    options = console.options.update(width=MEASURED_AT, max_width=MEASURED_AT)
+    if Measurement.get(console, options, table).maximum <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, style="bold", highlight=False)
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        named = [f"{column.header} {cell}" for column, cell in zip(table.columns[1:], cells, strict=True) if cell]
+        for line in [str(name), *(f"    {line}" for line in packed(named, console.width - 4))]:
+            console.print(line.replace("\n", " "), highlight=False, soft_wrap=True)
+    if table.caption:
+        console.print(table.caption, style="dim italic", highlight=False)
+
+
+def packed(parts: Sequence[str], width: int) -> list[str]:
+    """Parts side by side in lines of this width, none of them broken.
+
+    Example:
+        >>> packed(["SSIM 0.1", "PSIM 0.2", "rank 3"], 18)
+        ['SSIM 0.1  PSIM 0.2', 'rank 3']
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
 def results_table(results: Sequence[dict[str, Any]], console: Console | None = None) -> None:
     """Print one row a run: what it is, what it is good for, how far apart, on average, its representations lie."""
     table = Table(box=SIMPLE_HEAD)
     for column in ("data", "network, cut", "defence", "accuracy", "distance", "time"):
-        table.add_column(column, justify="left" if column in ("data", "network, cut", "defence") else "right")
+        words = column in ("data", "network, cut", "defence")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for result in results:
         table.add_row(
             result["data"]["name"],
@@ -50,7 +95,7 @@ def results_table(results: Sequence[dict[str, Any]], console: Console | None = N
             f"{result['separability']['mean']:.3f}",
             f"{result['environment']['seconds']:.0f} s",
         )
-    (console or Console()).print(table)
+    print_whole(table, console or Console())
 
 
 def in_short(utility: dict[str, float]) -> str:
@@ -64,6 +109,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
+RECOVERED = ("EM", "tokens", "similar", "verified", "s per\ntoken")  # of text
 METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
 
@@ -85,9 +131,7 @@ def attacks_table(
         return
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
-    any_row = next(iter(rows.values()))
-    shown = [name for name in METRICS if name in any_row and not (name == "mse" and "ssim" in any_row)]
-    # 80 columns are enough for it
+    shown = shown_metrics(next(iter(rows.values())))
     table = Table(
         box=SIMPLE_HEAD,
         title=headline(results),
@@ -95,6 +139,7 @@ def attacks_table(
         title_style="bold",
         padding=(0, 0, 0, 1),
         pad_edge=False,
+        show_edge=False,
     )
     for column in ("attack", *(METRICS[name] for name in shown), "class", "rank", "time"):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
@@ -109,7 +154,7 @@ def attacks_table(
         f"{FLOOR}: what the label alone gives away."
     )
     table.caption_justify = "left"
-    (console or Console()).print(table)
+    print_whole(table, console or Console())
 
 
 def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console: Console) -> None:
@@ -117,10 +162,9 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
 
     A channel's row says what is left of the model's use behind it, too.
     """
-    # 80 columns are enough for it
     table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
-    table.padding = (0, 0, 0, 1)
-    for column in ("attack", "EM", "tokens", "similar", "verified", "s/token", "perplexity", "accuracy"):
+    table.padding, table.show_edge = (0, 0, 0, 1), False  # 80 columns are enough for it
+    for column in ("attack", *RECOVERED, "perpl.", "acc."):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
@@ -137,7 +181,21 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
         "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it."
     )
     table.caption_justify = "left"
-    console.print(table)
+    print_whole(table, console)
+
+
+def shown_metrics(row: dict[str, Any]) -> list[str]:
+    """The metrics of a row that are worth a column: MSE says little beside SSIM."""
+    return [name for name in METRICS if name in row and not (name == "mse" and "ssim" in row)]
+
+
+def attack_line(name: str, row: dict[str, Any]) -> str:
+    """What came back by one attack in one line, for whoever waits for the others."""
+    if "em" in row:
+        em, _, similar, _, seconds = recovered_cells(row)
+        return f"{name}: EM {em}, similarity {similar}, {seconds} s/token"
+    figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics(row)]
+    return f"{name}: {', '.join(figures)}, {row['seconds']:.0f} s"
 
 
 def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -151,14 +209,17 @@ def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def text_cells(row: dict[str, Any]) -> list[str]:
     """One row of the table of text."""
+    return [*recovered_cells(row), f"{row['perplexity']:.1f}", f"{100 * row['accuracy']:.1f} %"]
+
+
+def recovered_cells(row: dict[str, Any]) -> list[str]:
+    """How much text came back, in the columns `RECOVERED`."""
     return [
         f"{100 * row['em']['mean']:.1f} %",
         f"{100 * row['token_accuracy']['mean']:.1f} %",
         f"{row['similarity']['mean']:.3f}",
         f"{100 * row['verified']:.0f} %",
         f"{row['seconds_per_token']:.3f}",
-        f"{row['perplexity']:.1f}",
-        f"{100 * row['accuracy']:.1f} %",
     ]
 
 
@@ -188,7 +249,7 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
 def headline(results: dict[str, Any]) -> str:
     """A run in one line."""
     accuracy = f"accuracy {in_short(results['utility'])}"
-    samples = f"{results['worst_case']['samples']} {'prompts' if 'tokenizer' in results['data'] else 'inputs'}"
+    samples = counted(results["worst_case"]["samples"], "prompt" if "tokenizer" in results["data"] else "input")
     model = f"{results['model']['name']} cut after {results['model']['cut']}"
     return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"
 

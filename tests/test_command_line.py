@@ -180,6 +180,14 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
         (["--trainer.max_time", "3"], "--trainer.max_time must be days:hours:minutes:seconds"),
         (["--trainer.max_steps", "x"], "--trainer.max_steps must be a whole number; got x"),
         (["--seed", "\udcff"], "is no text in UTF-8"),
+        (["--defence", "none", "--lambda", "5"], "--lambda 5 weighs a penalty, and --defence none has none"),
+        (["--lambda=1", "--defence", "none"], "--lambda 1 weighs a penalty"),  # also where it is the default
+        (["--attacks", "text"], "--network lenet is a run on images or vectors, not on text"),
+        (["--defence", "unicon", "--batch-size", "9"], "--batch-size must be at least 11: unicon with 10 classes"),
+        (["--trainer.accelerator", "warp"], "--trainer.*"),
+        (["--trainer.strategy", "ddp_spawn"], "use ddp"),
+        (["--trainer.precision", "16-true"], "use 16-mixed"),
+        (["--trainer.val_check_interval", "1000000"], "val_check_interval"),  # found out when it fits
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -188,7 +196,52 @@ def test_wrong_input_is_one_line(
 ) -> None:
     standard = [] if "--dataset" in argv else ["--dataset", "mnist-5k"]
     refused(capsys, says, *standard, *argv, "--out", str(tmp_path / "runs"))
-    assert not (tmp_path / "runs").exists(), "nothing is made for a run that cannot be"
+    made = [path for path in tmp_path.rglob("*") if ".locks" not in path.parts and path != tmp_path / "runs"]
+    assert not made, "nothing is made for a run that cannot be"
+    assert not (tmp_path / "runs").exists() or "val_check_interval" in says
+
+
+def test_a_refused_force_leaves_the_finished_run_where_it_is(
+    capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig]
+) -> None:
+    chosen = config(lam=0.0)
+    folder = Path(chosen.out) / str(train(chosen)["name"])
+    wrong = ["--defence", "none", "--force", "--trainer.strategy", "ddp_spawn"]
+    refused(capsys, "use ddp", *resume(chosen), *wrong)
+    assert (folder / "results.json").is_file()
+
+
+def test_a_weight_from_a_file_without_a_defence_is_said(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("lambda: 0.5\nbatch_size: 12\n")
+    common = ["--dataset", str(npz()), "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
+    assert main([*common, "--config", str(file), "--defence", "none"]) == 0
+    assert "lambda 0.5 of the --config file does nothing" in capsys.readouterr().out
+    for usual in (["--defence", "none", "--batch-size", "12"], ["--config", str(file), "--lambda", "0"]):
+        assert main([*common, *usual]) == 0
+        assert "does nothing" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "says"),
+    [
+        ({"x_train": np.zeros((60, 28, 28), np.uint8)}, [], "warning: all 57 training inputs are the same"),
+        ({}, ["--batch-size", "999999999"], "warning: --batch-size 999,999,999 is more than the 57 training examples"),
+    ],
+)
+def test_data_that_teach_nothing_are_warned_of(
+    capsys: pytest.CaptureFixture[str], npz: Callable[..., Path], tmp_path: Path, data: Any, more: list[str], says: str
+) -> None:
+    arguments = ["--dataset", str(npz(**data)), "--out", str(tmp_path / "runs"), "--trainer.accelerator", "cpu"]
+    arguments += ["--epochs", "1", "--lambda", "0", "--attacks", "none"]
+    assert main([*arguments, "--batch-size", "12"]) == 0
+    assert ("warning" in capsys.readouterr().err) == bool(data)
+    assert main([*arguments, *more, "--force"]) == 0
+    warned = capsys.readouterr().err.splitlines()
+    assert len(warned) == 1
+    assert warned[0].startswith(says)
 
 
 def test_mnist_without_data_or_network_never_falls_back(

@@ -92,9 +92,11 @@ def test_right_after_training_and_later_are_the_same(config: Make, tmp_path: Pat
     assert together["name"] == run.name, "how a run is attacked does not change what it is"
 
 
-def test_the_record_of_an_attack(run: Run) -> None:
+def test_the_record_of_an_attack(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert attack(run) == 0
     results = run.read_results()
+    said = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": SSIM" in line]
+    assert said == list(results["attacks"]), "each has its line when it ends"
     assert list(results["attacks"]) == ["prototype", *AttackConfig().attack_keys()]
     for each in results["attacks"].values():
         for metric in ("ssim", "psim", "psnr", "mse", "recognised", "rank"):
@@ -613,6 +615,34 @@ def test_several_runs_at_once(config: Make) -> None:
     runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
     assert main([*(str(run.checkpoint) for run in runs), "--attacks", "whitebox/paper", "--samples", "3"]) == 0
     assert all(json.loads(run.results.read_text())["worst_case"]["samples"] == 3 for run in runs)
+
+
+def test_a_folder_of_runs_is_all_of_them_and_what_is_no_run_is_skipped(
+    config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
+    out = runs[0].folder.parent
+    begun = Path(shutil.copytree(runs[0].folder, out / "begun"))
+    (begun / "results.json").unlink()
+    empty = out / "images-empty"
+    empty.mkdir()
+    few = ["--attacks", "whitebox/paper", "--samples", "3", "--device", "cpu"]
+    assert main([str(out), *few]) == 0
+    assert all(run.read_results()["worst_case"]["samples"] == 3 for run in runs)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped")]
+    assert len(said) == 1
+    assert "its training is not finished" in said[0]
+    assert main([*map(str, out.glob("images-*")), *few]) == 0, "the shell's own list has the empty folder in it"
+    assert f"skipped  {empty}: there is no run in it" in capsys.readouterr().out
+    refused(capsys, "no run to attack in", str(empty))
+
+
+def test_runs_that_the_attacks_do_not_fit_are_skipped_in_a_folder(
+    run: Run, text_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(text_run, run.folder.parent / text_run.name)
+    assert main([str(run.folder.parent), "--attacks", "whitebox/paper", "--samples", "3", "--device", "cpu"]) == 0
+    assert f"skipped  {run.folder.parent / text_run.name} is a run on text" in capsys.readouterr().out
 
 
 def test_an_attack_config_is_checked_as_strictly_from_python() -> None:

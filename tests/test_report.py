@@ -218,10 +218,41 @@ def test_recovered_text_is_shown_and_not_run(page: Page) -> None:
     assert page.locator("#s1 .truth q", has_text="</script>").count() >= 2
 
 
+STICKING_OUT = """() => [...document.querySelectorAll("header *, main *, footer *")]
+    .filter(each => each.getClientRects().length && each.getBoundingClientRect().right > innerWidth + 0.5)
+    .map(each => `${each.tagName} ${each.getAttribute("class")} ${each.textContent.slice(0, 40)}`)"""
+
+
 @in_browser
-def test_nothing_sticks_out_on_a_phone(page: Page) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_sticks_out_or_has_to_be_scrolled_sideways(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.reload()
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(STICKING_OUT) == []
+    scrolled = page.locator(".scroll:visible").evaluate_all("all => all.filter(e => e.scrollWidth > e.clientWidth + 1)")
+    assert scrolled == []
+    assert page.locator(".chart.wide .scroll").evaluate_all("all => all.map(each => each.scrollLeft)") == [0, 0]
+
+
+@in_browser
+def test_maps_have_the_width_of_the_page(page: Page) -> None:
+    """Beside maps there would be nothing but paper."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    box, main = (page.locator(each).first.bounding_box() for each in ("#s0 .maps", "#s0"))
+    assert box is not None
+    assert main is not None
+    assert box["width"] == pytest.approx(main["width"], abs=1)
+
+
+@in_browser
+def test_a_click_below_the_panel_brings_it_into_view(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.locator("#s0 tr[data-cell]", has_text="MixCon(0.1, 0.01)").first.click()
+    assert shown(page) == "MixCon(0.1, 0.01)"
+    seen = page.locator("#s0 .panel:visible h3").evaluate("e => e.getBoundingClientRect().bottom > 0")
+    assert seen
 
 
 @in_browser

@@ -419,3 +419,30 @@ def test_two_devices_without_a_penalty_equal_one(npz: Callable[..., Path], tmp_p
     one, two = (weights(next((tmp_path / count).glob("images-*"))) for count in ("1", "2"))
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
+@pytest.mark.slow  # three commands, each of them two processes
+def test_two_processes_go_on_where_they_were_stopped_and_attack_what_they_trained(
+    npz: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A run of two processes that is killed ends as an unbroken one, and its first process alone attacks it."""
+    data = npz(count=3000)
+    on_two = ["--batch-size", 24, "--trainer.accelerator", "cpu", "--trainer.devices", 2, "--trainer.strategy", "ddp"]
+    process = start(tmp_path / "killed", data, *on_two)
+    stop_in_epoch_3(process, signal.SIGKILL)  # the second process ends when it misses the first
+    (folder,) = (tmp_path / "killed").glob("images-*")
+    assert not (folder / "results.json").exists()
+    attacked = ["--attacks", "whitebox/paper", "--samples", 4]
+    for out in ("killed", "unbroken"):
+        again = start(tmp_path / out, data, *on_two, *attacked)
+        output, _ = again.communicate(timeout=300)
+        assert again.returncode == 0, output
+        assert ("resuming after epoch" in output) == (out == "killed")
+        assert output.count("whitebox/paper: SSIM") == 1, "one process attacks"
+    unbroken = tmp_path / "unbroken" / folder.name
+    assert equal(weights(folder), weights(unbroken))
+    killed, whole = (json.loads((each / "results.json").read_text()) for each in (folder, unbroken))
+    assert killed["training"]["history"] == whole["training"]["history"]
+    assert killed["attacks"].keys() == {"prototype", "whitebox/paper"}
+    assert killed["attacks"]["whitebox/paper"]["scores"] == whole["attacks"]["whitebox/paper"]["scores"]

@@ -3,7 +3,6 @@
   const root = document.documentElement;
   root.classList.add("scripted");
   const tip = document.getElementById("tip");
-  const narrow = matchMedia("(max-width: 980px)");
   const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 
   // the elements of each cell: squares, points, rows
@@ -35,7 +34,9 @@
 
   function show(mark) {
     const panel = choose(mark.dataset.cell);
-    if (panel && narrow.matches) panel.scrollIntoView({ block: "nearest" });
+    if (!panel) return;
+    const box = panel.getBoundingClientRect();
+    if (box.bottom < 80 || box.top > innerHeight - 80) panel.scrollIntoView({ block: "start" });
   }
 
   function point(mark, x, y) {
@@ -119,7 +120,7 @@
     heads.forEach((head, column) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = head.textContent;
+      button.append(...head.childNodes);
       head.replaceChildren(button);
       head.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => {
@@ -139,8 +140,6 @@
     });
   }
 
-  // on a phone a plot is wider than the screen; its useful end is the right one
-  for (const plot of all(".chart.wide .scroll")) plot.scrollLeft = plot.scrollWidth;
   addEventListener("beforeprint", () => { for (const facts of all("details.facts")) facts.open = true; });
   for (const hint of all(".hint")) hint.hidden = false;
   for (const section of all(".setting[data-selected]")) choose(section.dataset.selected, { remember: false });

