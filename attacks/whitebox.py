@@ -44,44 +44,45 @@ PAPER_COLOUR = replace(PAPER_GREY, tv=1e-2)
 RECIPES = ("paper", "no-data", "adaptive")
 STEPS = {"fast": 300, "normal": 500, "thorough": 1500}  # of each candidate, by budget
 
-# what the adaptive attacker tries; `fast` takes the first two, `normal` the first eight, `thorough` all
-ADAPTIVE = [
-    Candidate(),
-    Candidate(tv_end=1e-5),
-    Candidate(tv_end=1e-6),
-    Candidate(tv=1e-3),
-    Candidate(lr=1.0),
-    Candidate(leak=0.0),
-    Candidate(loss="scaled"),
-    Candidate(start="random"),
-    Candidate(tv=1e-2),
-    Candidate(tv=1e-4, tv_end=1e-6),
-    Candidate(tv=0.0, tv_end=None),
-    Candidate(leak=1.0),
-    Candidate(start="zeros"),
-    Candidate(start="random", tv_end=1e-5),
-    Candidate(start="random", tv=1e-3, lr=0.1),
-    Candidate("sgd", lr=1.0, loss="scaled"),
-]
-# the same without data; a squared error relative to z's own size is larger, so the prior's weight is smaller
+# What attackers who adapt try; `fast` takes the first two, `normal` the first eight, `thorough` all. A squared error
+# relative to z's own size asks for a weaker prior than one relative to the features' spread.
 BLIND = Candidate(loss="relative", start="grey", tv=1e-4, tv_end=1e-5)
 NO_DATA = [
-    BLIND,
+    replace(BLIND, lr=1.0),
     replace(BLIND, tv_end=1e-6),
     replace(BLIND, tv_end=3e-5),
     replace(BLIND, tv=1e-3),
-    replace(BLIND, lr=1.0),
+    BLIND,
+    replace(BLIND, lr=1.0, tv_end=1e-6),
+    replace(BLIND, lr=1.0, tv=1e-3),
+    replace(BLIND, start="random"),
+    replace(BLIND, tv=3e-4),
+    replace(BLIND, tv=3e-5, tv_end=1e-6),
+    replace(BLIND, tv_end=1e-7),
+    replace(BLIND, leak=0.6),
     replace(BLIND, leak=1.0),
     replace(BLIND, start="zeros"),
-    replace(BLIND, start="random"),
-    replace(BLIND, tv=3e-5, tv_end=1e-6),
-    replace(BLIND, tv=3e-4),
-    replace(BLIND, tv=3e-3),
-    replace(BLIND, leak=0.0),
-    replace(BLIND, lr=0.1),
     replace(BLIND, start="random", tv_end=1e-6),
     replace(BLIND, start="random", tv=1e-3),
-    replace(BLIND, optimiser="sgd", lr=1.0),
+]
+MEAN = replace(BLIND, start="mean")
+ADAPTIVE = [
+    replace(MEAN, lr=1.0),
+    Candidate(lr=1.0),
+    replace(MEAN, tv_end=1e-6),
+    replace(MEAN, tv_end=3e-5),
+    MEAN,
+    Candidate(leak=0.0),
+    Candidate(tv_end=1e-6),
+    replace(MEAN, lr=1.0, tv_end=1e-6),
+    Candidate(),
+    Candidate(tv=1e-3),
+    Candidate(loss="scaled"),
+    Candidate(start="random"),
+    replace(MEAN, tv=1e-3),
+    replace(MEAN, tv_end=1e-7),
+    replace(MEAN, leak=0.6),
+    replace(BLIND, lr=1.0),
 ]
 TRIED = {"fast": 2, "normal": 8, "thorough": 16}  # candidates, by budget
 

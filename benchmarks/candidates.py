@@ -37,15 +37,15 @@ GRID = {  # what one candidate is varied in, the rest as in the first of the rec
 }
 
 
-def variants(recipe: str) -> list[Candidate]:
-    """The recipe's own candidates, and its first with one thing changed."""
+def variants(recipe: str, vary: bool) -> list[Candidate]:
+    """The recipe's own candidates, and, to look further, its first with one thing changed."""
     own = whitebox.ADAPTIVE if recipe == "adaptive" else whitebox.NO_DATA
     changes: list[dict[str, Any]] = [{name: value} for name, values in GRID.items() for value in values]
     varied = [dataclasses.replace(own[0], **change) for change in changes]
-    return list(dict.fromkeys([*own, *varied]))
+    return list(dict.fromkeys([*own, *(varied if vary else [])]))
 
 
-def attacked(run: Run, recipe: str, images: int, root: str | None) -> tuple[Tensor, Tensor, Tensor]:
+def attacked(run: Run, recipe: str, vary: bool, images: int, root: str | None) -> tuple[Tensor, Tensor, Tensor]:
     """SSIM (K, B) and residual (K, B) of every candidate on training images, and the images that were chosen (B,)."""
     results = run.read_results()
     victim = Victim.from_checkpoint(run.checkpoint)
@@ -54,7 +54,7 @@ def attacked(run: Run, recipe: str, images: int, root: str | None) -> tuple[Tens
     with torch.no_grad():
         z = victim.released(x)
     found, residuals = [], []
-    for candidate in variants(recipe):
+    for candidate in variants(recipe, vary):
         whitebox.candidates_of = lambda *_, one=candidate: [one]
         attack = WhiteBox(recipe)
         attack.prepare(victim, AttackerData.of(data))
@@ -71,11 +71,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--recipe", choices=["adaptive", "no-data"], default="adaptive")
+    parser.add_argument("--vary", action="store_true", help="the first candidate with one thing changed, too")
     parser.add_argument("--images", type=int, default=40)
     parser.add_argument("--data-root", default=None)
     chosen = parser.parse_args()
-    tables = [attacked(Run(run), chosen.recipe, chosen.images, chosen.data_root) for run in chosen.runs]
-    for place, candidate in enumerate(variants(chosen.recipe)):
+    tables = [attacked(Run(run), chosen.recipe, chosen.vary, chosen.images, chosen.data_root) for run in chosen.runs]
+    for place, candidate in enumerate(variants(chosen.recipe, chosen.vary)):
         each = "  ".join(
             f"{scores[place].mean():.3f} ({residual[place].median():.3f})" for scores, residual, _ in tables
         )
