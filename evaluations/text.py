@@ -34,6 +34,7 @@ from runs.config import AttackConfig
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
+from runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 LENGTH = 10  # tokens in a prompt, as in the paper
@@ -164,7 +165,7 @@ def figure_of(run: Run, policy: str) -> Path:
 def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
     """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
     results = run.read_results()
-    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    results["attacks"] = complete(results["attacks"], FORMAT, "available", "channels", "observed")
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     return results, [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
 
