@@ -33,6 +33,7 @@ from runs.config import BUDGETS, AttackConfig, root_of
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
+from runs.record import complete
 
 PICTURE = "recovered.png"
 GALLERY = 1000  # test inputs among which the true one is searched
@@ -126,12 +127,8 @@ def read_attackable(run: Run) -> dict[str, Any]:
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
-    versions = {name: kind.version for name, kind in ATTACKS.items()}
-    results["attacks"] = {
-        key: each
-        for key, each in results["attacks"].items()
-        if each.get("format") == versions.get(key.split("/")[0], Attack.version)
-    }
+    versions = {key: ATTACKS.get(key.split("/")[0], Attack).version for key in results["attacks"]}
+    results["attacks"] = complete(results["attacks"], versions, "stopped")
     return results
 
 

@@ -38,6 +38,7 @@ from runs.config import DTYPES, AttackConfig
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
+from runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 CHANNEL_FORMAT = 2  # the same for what came through a channel; since 2 noise has one unit for attacker and server
@@ -192,7 +193,9 @@ def figure_of(run: Run, policy: str) -> Path:
 def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
     """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
     results = run.read_results()
-    results["attacks"] = {key: each for key, each in results["attacks"].items() if each.get("format") == FORMAT}
+    results["attacks"] = complete(
+        results["attacks"], dict.fromkeys(results["attacks"], FORMAT), "available", "channels", "observed"
+    )
     for each in results["attacks"].values():
         behind = each.get("channels", {})
         each["channels"] = {name: behind[name] for name in behind if up_to_date(name, behind[name])}

@@ -6,7 +6,7 @@ Runs of older versions lack some of it, and are read all the same: only what is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Check = Callable[[Any], bool]
@@ -99,9 +99,6 @@ OF_AN_ATTACK: dict[str, Check] = {
     "recovered": list_of(is_word_by_word), "observed": is_mapping, "channels": is_mapping, "trace": is_mapping,
     "environment": is_mapping, "margin": is_mapping, "verified": is_number, "seconds_per_token": is_number,
 }  # fmt: skip
-IN_AN_ATTACK = ("settings", "samples", "inputs", "scores")  # what every record with a format has
-IN_AN_ATTACK_ON_TEXT = (*IN_AN_ATTACK, "available", "channels", "observed")
-IN_AN_ATTACK_ON_IMAGES = (*IN_AN_ATTACK, "stopped")
 OF_SETTINGS: dict[str, Check] = {"budget": is_text, "epochs": is_count, "networks": list_of(is_text)}
 NEEDED = {  # what a report says of every run
     "data": ("name", "source", "train", "test", "shape"),
@@ -136,9 +133,8 @@ def every_wrong(results: dict[str, Any]) -> Iterator[str]:
         yield from (f"{section}.{name}" for name in wrong_values(results[section], checks))
     on_text = "tokenizer" in results["data"]
     for key, record in results["attacks"].items():
-        needed = IN_AN_ATTACK_ON_TEXT if on_text else IN_AN_ATTACK_ON_IMAGES
         tests = None if on_text else results["data"].get("test")
-        yield from (f"attacks.{key}{part}" for part in wrong_in_attack(record, needed, tests))
+        yield from (f"attacks.{key}{part}" for part in wrong_in_attack(record, tests))
     yield from (f"worst_case.{part}" for part in wrong_in_worst_case(results))
 
 
@@ -147,19 +143,17 @@ def wrong_values(held: dict[str, Any], checks: dict[str, Check]) -> Iterator[str
     yield from (name for name, check in checks.items() if held.get(name) is not None and not check(held[name]))
 
 
-def wrong_in_attack(record: Any, needed: Sequence[str], tests: int | None) -> Iterator[str]:
+def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
     """What is wrong with an attack, each part with a dot before it.
 
     Args:
         record: what results.json says about it.
-        needed: what it has, unless it is older than formats.
         tests: how many test inputs there are, where its inputs are among them.
     """
     if not is_mapping(record):
         yield ""
         return
     wrong = [*wrong_values(record, OF_AN_ATTACK)]
-    wrong += [name for name in needed if record.get("format") is not None and record.get(name) is None]
     wrong += [name for name in HIGHER_IS_WORSE.keys() & record.keys() if not is_figure(record[name])]
     yield from (f".{name}" for name in wrong)
     if wrong:
@@ -169,7 +163,7 @@ def wrong_in_attack(record: Any, needed: Sequence[str], tests: int | None) -> It
     if len(set(inputs)) != len(inputs) or (tests is not None and any(index >= tests for index in inputs)):
         yield ".inputs"
     for name, scores in (record.get("scores") or {}).items():
-        if not list_of(is_number)(scores) or len(scores) != len(inputs):
+        if not list_of(is_number)(scores) or (inputs and len(scores) != len(inputs)):
             yield f".scores.{name}"
     for name, behind in (record.get("channels") or {}).items():
         if not is_channel(behind):
@@ -182,6 +176,22 @@ def wrong_in_worst_case(results: dict[str, Any]) -> Iterator[str]:
     if not list_of(is_text)(names) or any(name not in results["attacks"] for name in names):
         yield "attacks"
     yield from (name for name in HIGHER_IS_WORSE if name in worst and not is_figure(worst[name]))
+
+
+def complete(attacks: dict[str, Any], formats: dict[str, int], *more: str) -> dict[str, Any]:
+    """The attacks of today's format that say all that is needed to go on from them; the others are to be done again.
+
+    Args:
+        attacks: the records by name.
+        formats: today's format of each.
+        more: what is needed besides what every attack says.
+    """
+    needed = ("settings", "samples", "inputs", "scores", *more)
+    return {
+        key: record
+        for key, record in attacks.items()
+        if record.get("format") == formats[key] and all(record.get(name) is not None for name in needed)
+    }
 
 
 def missing_in(results: dict[str, Any]) -> str:

@@ -503,7 +503,7 @@ ODD_RESULTS: dict[str, tuple[tuple[str, ...], Any]] = {
     "worst_case.ssim": (("worst_case", "ssim"), 5),
     "attacks.prototype.scores.ssim": (("attacks", "prototype", "scores", "ssim"), ["a", "b"]),
     "attacks.prototype.inputs": (("attacks", "prototype", "inputs"), [10**6] * 6),
-    "attacks.prototype.stopped": (("attacks", "prototype", "stopped"), None),
+    "attacks.prototype.stopped": (("attacks", "prototype", "stopped"), "no"),
     "attacks.prototype.settings.networks": (("attacks", "prototype", "settings"), {"networks": 3}),
 }
 
@@ -520,6 +520,16 @@ def test_odd_results_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) 
         refused(capsys, f"its {what} is not", str(run.folder), "--attacks", "whitebox/paper")
         section[last] = before
         run.write_results(results)
+
+
+def test_an_attack_that_does_not_say_enough_is_done_again(run: Run) -> None:
+    assert attack(run, "--attacks", "whitebox/paper") == 0
+    for name in ("stopped", "scores", "inputs", "settings", "samples"):
+        results = run.read_results()
+        del results["attacks"]["whitebox/paper"][name]
+        run.write_results(results)
+        assert attack(run, "--attacks", "whitebox/paper") == 0
+        assert name in run.read_results()["attacks"]["whitebox/paper"]
 
 
 def test_with_nothing_to_do_nothing_is_written(
