@@ -37,6 +37,7 @@ from runs.matching import check_same_data
 from runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
+NEEDED = ("available", "channels", "observed", "margin", "verified", "seconds_per_token")  # of a finished attack
 LENGTH = 10  # tokens in a prompt, as in the paper
 MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
 MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
@@ -165,7 +166,7 @@ def figure_of(run: Run, policy: str) -> Path:
 def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
     """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
     results = run.read_results()
-    results["attacks"] = complete(results["attacks"], FORMAT, "available", "channels", "observed")
+    results["attacks"] = complete(results["attacks"], FORMAT, *NEEDED)
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     return results, [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
 
