@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from errors import first_line
+
 
 def seeded(what: str) -> random.Random:
     """The draws of a campaign: always the same, unless $CAMPAIGN_SEED asks for others."""
@@ -47,7 +49,7 @@ def run_script(
         code = int(end.code or 0)
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"
+        return f"{type(error).__name__}: {first_line(error)} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: ")]
     if code == 0:
         return ""
