@@ -9,9 +9,11 @@ import io
 import os
 import pickle
 import re
+import shutil
 import socket
 import stat
 import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +112,19 @@ def remove_litter(target: Path) -> None:
             found = re.fullmatch(rf"{head}\.(\d+)\.tmp{tail}", name)
             if found and not is_running(int(found[1])):
                 target.with_name(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """A folder for as long as the block lasts; those that killed processes of this machine left go, too."""
+    prefix = f"{purpose}.{machine()}."
+    with contextlib.suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            owner = folder.name.removeprefix(prefix).partition(".")[0]
+            if owner.isdecimal() and not is_running(int(owner)) and folder.stat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}.", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def machine() -> str:

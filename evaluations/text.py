@@ -42,6 +42,7 @@ from runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 CHANNEL_FORMAT = 2  # the same for what came through a channel; since 2 noise has one unit for attacker and server
+NEEDED = ("available", "channels", "observed", "margin", "verified", "seconds_per_token")  # of a finished attack
 LENGTH = 10  # tokens in a prompt, as in the paper
 MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
 MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
@@ -193,9 +194,8 @@ def figure_of(run: Run, policy: str) -> Path:
 def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
     """The run's results, without attacks that meant something else, and the policies asked for with their settings."""
     results = run.read_results()
-    results["attacks"] = complete(
-        results["attacks"], dict.fromkeys(results["attacks"], FORMAT), "available", "channels", "observed"
-    )
+    formats = dict.fromkeys(results["attacks"], FORMAT)
+    results["attacks"] = complete(results["attacks"], formats, *NEEDED)
     for each in results["attacks"].values():
         behind = each.get("channels", {})
         each["channels"] = {name: behind[name] for name in behind if up_to_date(name, behind[name])}

@@ -9,7 +9,6 @@ from typing import Any
 
 from errors import UserError
 from runs.folder import Run, read_json
-from runs.record import missing_in
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,9 @@ def is_run(folder: Path) -> bool:
 def read_whole(run: Run) -> dict[str, Any]:
     """The results of a finished run, with all that is needed of them; a UserError names what is missing."""
     results = run.read_results()
-    if missing := missing_in(results):
-        raise UserError(f"{run.results} cannot be read (no {missing} in it)")
+    for key, record in results["attacks"].items():
+        if record.get("settings") is None or record.get("samples") is None:
+            raise UserError(f"{run.results} cannot be read (no attacks.{key} of this version in it)")
     return results
 
 

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import errno
+import io
 import itertools
 import logging
 import os
@@ -319,3 +320,6 @@ def quieten() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="lightning")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -324,6 +324,12 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:
             raise UserError(f"--validation-fraction must lie in [0, 1); got {self.validation_fraction:g}")
+        for name in ("accumulate_grad_batches", "check_val_every_n_epoch"):
+            if (every := self.trainer.get(name)) is not None and not (isinstance(every, int) and every >= 1):
+                raise UserError(f"--trainer.{name} must be a whole number of at least 1; got {every}")
+        for name, value in self.trainer.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"--trainer.{name} must be a finite number; got {value}")
         limit = self.trainer.get("max_time")
         if isinstance(limit, str | int | float) and not re.fullmatch(r"\d+(:\d\d?){3}", str(limit)):
             raise UserError(f"--trainer.max_time must be days:hours:minutes:seconds, as in 00:01:30:00; got {limit}")

@@ -25,7 +25,7 @@ import yaml
 
 from errors import BusyError, UserError
 from files import LONGEST, replacing
-from runs.record import wrong_in
+from runs.record import missing_in, wrong_in
 
 PATIENCE = 0.5  # seconds to wait for a run: whoever only looks whether it is held lets go of it at once
 
@@ -51,8 +51,13 @@ def read_json(file: Path) -> Any:
             raise ValueError(f"{text} is no number")
         return number
 
+    def held(text: str) -> int:
+        if abs(number := int(text)) >= 2**63:
+            raise ValueError(f"{text[:20]}… is no number that a machine holds")
+        return number
+
     try:
-        return json.loads(file.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite)
+        return json.loads(file.read_text("utf-8"), parse_constant=finite, parse_float=finite, parse_int=held)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -199,10 +204,10 @@ class Run:
             raise UserError(f"{self.results} cannot be read ({error.strerror})") from error
         except ValueError as error:
             raise UserError(f"{self.results} cannot be read ({error}); {self.results_anew()}") from error
-        if wrong := wrong_in(results):
-            raise UserError(
-                f"{self.results} cannot be read (its {wrong} is not what sweetspot writes); {self.results_anew()}"
-            )
+        wrong, missing = wrong_in(results), ""
+        if wrong or (missing := missing_in(results)):
+            what = f"its {wrong} is not what sweetspot writes" if wrong else f"no {missing} in it"
+            raise UserError(f"{self.results} cannot be read ({what}); {self.results_anew()}")
         return results
 
     def results_anew(self) -> str:

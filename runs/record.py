@@ -1,11 +1,10 @@
-"""The schema of results.json: what is there must be of its kind, and what a report needs must be there.
+"""The schema of results.json: what is there must be of its kind, and what is said of every run must be there.
 
-Runs of older versions lack some of it, and are read all the same: only what is wrong is refused.
+Of attacks, runs of older versions lack some, and are read all the same: only what is wrong is refused.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +24,9 @@ HIGHER_IS_WORSE = {
 }
 
 
+LARGEST = 1e100  # of a number that means something
+
+
 def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -38,13 +40,8 @@ def is_flag(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number that can be drawn: neither infinite nor larger than a float holds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
+    """Whether a value is a number that can be drawn: not infinite, nor so large that its square would be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def is_count(value: Any) -> bool:
@@ -64,9 +61,32 @@ def is_figure(value: Any) -> bool:
 
 def is_channel(value: Any) -> bool:
     """Whether a value is what is left behind a channel: its perplexity, and summaries of its metrics."""
-    if not isinstance(value, dict) or not is_number(value.get("perplexity")):
+    if not isinstance(value, dict) or not is_mapping(value.get("detector", {})):
         return False
-    return all(is_figure(value[name]) for name in HIGHER_IS_WORSE.keys() & value.keys())
+    if not all(is_number(value.get(name)) for name in ("perplexity", "accuracy", "verified", "seconds_per_token")):
+        return False
+    return all(is_figure(value.get(name)) for name in ("em", "token_accuracy", "similarity"))
+
+
+def is_known_number(value: Any) -> bool:
+    """Whether a value is a number, or null where there was none to be had."""
+    return value is None or is_number(value)
+
+
+def is_margin(value: Any) -> bool:
+    """Whether a value is a one-step margin: its figures, and the same relative to the states' size."""
+    if not isinstance(value, dict) or not is_mapping(value.get("relative", {})):
+        return False
+    figures = [each.get(name) for each in (value, value.get("relative", {})) for name in ("min", "median")]
+    return all(map(is_number, figures))
+
+
+def is_observed(value: Any) -> bool:
+    """Whether a value is what was observed of a recovery: its losses by prompt and position, and its detector."""
+    if not isinstance(value, dict) or not all(is_mapping(value.get(name) or {}) for name in ("detector", "failures")):
+        return False
+    flagged = (value.get("detector") or {}).get("flagged") or []
+    return list_of(list_of(is_known_number))(value.get("cumulative_loss") or []) and isinstance(flagged, list)
 
 
 def is_word_by_word(value: Any) -> bool:
@@ -96,11 +116,11 @@ SECTIONS: dict[str, dict[str, Check]] = {
 OF_AN_ATTACK: dict[str, Check] = {
     "settings": is_mapping, "samples": is_count, "available": is_count, "seconds": is_number, "residual": is_number,
     "stopped": is_flag, "format": is_count, "inputs": list_of(is_count), "scores": is_mapping,
-    "recovered": list_of(is_word_by_word), "observed": is_mapping, "channels": is_mapping, "trace": is_mapping,
-    "environment": is_mapping, "margin": is_mapping, "verified": is_number, "seconds_per_token": is_number,
+    "recovered": list_of(is_word_by_word), "observed": is_observed, "channels": is_mapping, "trace": is_mapping,
+    "environment": is_mapping, "margin": is_margin, "verified": is_number, "seconds_per_token": is_number,
 }  # fmt: skip
 OF_SETTINGS: dict[str, Check] = {"budget": is_text, "epochs": is_count, "networks": list_of(is_text)}
-NEEDED = {  # what a report says of every run
+NEEDED = {  # what is said of every run
     "data": ("name", "source", "train", "test", "shape"),
     "model": ("name", "cut"),
     "defence": ("name", "lambda", "beta"),
@@ -139,8 +159,8 @@ def every_wrong(results: dict[str, Any]) -> Iterator[str]:
 
 
 def wrong_values(held: dict[str, Any], checks: dict[str, Check]) -> Iterator[str]:
-    """The names of values that are there and not of their kind; null is as good as not there."""
-    yield from (name for name, check in checks.items() if held.get(name) is not None and not check(held[name]))
+    """The names of values that are there and not of their kind."""
+    yield from (name for name, check in checks.items() if name in held and not check(held[name]))
 
 
 def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
@@ -171,8 +191,10 @@ def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
 
 
 def wrong_in_worst_case(results: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with the worst case over attacks."""
+    """What is wrong with the worst case over attacks; without any it is empty."""
     worst, names = results["worst_case"], results["worst_case"].get("attacks", [])
+    if worst and not is_count(worst.get("samples")):
+        yield "samples"
     if not list_of(is_text)(names) or any(name not in results["attacks"] for name in names):
         yield "attacks"
     yield from (name for name in HIGHER_IS_WORSE if name in worst and not is_figure(worst[name]))
@@ -195,14 +217,11 @@ def complete(attacks: dict[str, Any], formats: dict[str, int], *more: str) -> di
 
 
 def missing_in(results: dict[str, Any]) -> str:
-    """The first thing that a report needs of a run and that its results lack; empty: they have it all."""
+    """The first thing that is said of every run and that these results lack; empty: they have it all."""
     for section, names in NEEDED.items():
         for name in names:
             if results[section].get(name) is None:
                 return f"{section}.{name}"
     if "tokenizer" in results["data"] and results["utility"].get("perplexity") is None:
         return "utility.perplexity"
-    for key, record in results["attacks"].items():
-        if not record.keys() >= {"settings", "samples"}:
-            return f"attacks.{key} of this version"
     return ""

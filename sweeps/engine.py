@@ -13,7 +13,6 @@ import io
 import logging
 import os
 import socket
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from ray import tune
 
 from attacks.threat_model import SHARE_OF_DEVICE
 from errors import BusyError, UserError, first_line
+from files import temporary_folder
 from runs.command_line import disk_trouble, quieten
 from runs.config import TrainConfig
 from runs.folder import Run
@@ -185,7 +185,7 @@ def make_cells(
     common = {"folder": os.getcwd(), "threads": config.cpus_per_run, "gpus": wanted["gpu"]}
     tasks = [{"name": cell.name, "fields": fields_of(cell.config), **common} for cell in cells]
     trainable = tune.with_resources(tune.with_parameters(run_cell, make=make), wanted)
-    with tempfile.TemporaryDirectory(prefix="sweetspot-tune-", ignore_cleanup_errors=True) as storage:
+    with temporary_folder("sweetspot-tune") as storage:
         tune.Tuner(
             trainable,
             param_space={"cell": tune.grid_search(tasks)},
@@ -198,7 +198,7 @@ def make_cells(
             ),
             run_config=tune.RunConfig(
                 name="sweep",
-                storage_path=storage,
+                storage_path=str(storage),
                 verbose=0,
                 callbacks=[Relay(watcher)],
                 failure_config=tune.FailureConfig(max_failures=RESTARTS),

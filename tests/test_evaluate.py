@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lpips
 import numpy as np
 import pytest
 import torch
@@ -23,9 +22,7 @@ import evaluations.images as images
 import report
 from attacks import Attack, AttackerData, Reconstruction, Victim
 from attacks.descent import Descent
-from attacks.text.proxy import InnerLoop
-from attacks.text.single_commit import OPERATING_POINTS
-from attacks.whitebox import STEPS, WhiteBox
+from attacks.whitebox import WhiteBox
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
@@ -37,6 +34,7 @@ from runs.checkpoints import load_checkpoint
 from runs.config import AttackConfig, TrainConfig
 from runs.folder import Run
 from tests.conftest import readme_commands, refused_by
+from tests.weak_attacks import weaken
 from train import main as train_main
 from train import train
 
@@ -46,18 +44,7 @@ ALL = ["whitebox", "decoder"]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks of a few steps, and LPIPS with random weights: what is tested here is not their strength."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = lpips.LPIPS(net="alex", pnet_rand=True, verbose=False).eval().requires_grad_(False)
-    monkeypatch.setattr(images, "perceptual_network", lambda: network)
-    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
-    monkeypatch.setattr("metrics.classifier.STEPS", 5)
-    monkeypatch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
-    for budget in STEPS:
-        monkeypatch.setitem(STEPS, budget, 5)
-        monkeypatch.setitem(decoder_attack.STEPS, budget, 3)
-    images.perceptual_or_none.cache_clear()
+    weaken(monkeypatch)
 
 
 @pytest.fixture
@@ -618,7 +605,7 @@ def test_results_that_do_not_say_enough_are_one_line(run: Run, capsys: pytest.Ca
     results = run.read_results()
     del results["config"]["seed"]
     run.write_results(results)
-    refused(capsys, "does not say what the run was trained on", str(run.folder))
+    refused(capsys, "no config.seed in it", str(run.folder))
 
 
 def test_several_runs_at_once(config: Make) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from errors import UserError
-from files import ErrorKeeper, check_writable, machine, replacing, save_tensors
+from files import ErrorKeeper, check_writable, machine, replacing, save_tensors, temporary_folder
 
 
 def test_a_block_that_ends_well_replaces_the_file(tmp_path: Path) -> None:
@@ -115,6 +115,24 @@ def test_what_a_killed_process_left_goes_when_the_file_is_written_next(tmp_path:
         other.touch()
     write(path)
     assert set(tmp_path.iterdir()) == {path, *others}
+
+
+def test_temporary_folders_of_killed_processes_go_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    body = "import os, tempfile; from files import temporary_folder\n"
+    body += f"tempfile.tempdir = {str(tmp_path)!r}\n"
+    body += "with temporary_folder('tune') as folder: (folder / 'held').touch(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", body], check=False)
+    (left,) = tmp_path.iterdir()
+    others = [tmp_path / f"tune.{machine()}.{os.getppid()}.abc", tmp_path / "tune.another-machine.999999999.abc"]
+    for other in others:
+        other.mkdir()
+    with temporary_folder("tune") as folder:
+        assert set(tmp_path.iterdir()) == {folder, *others}
+    assert not left.exists()
+    assert set(tmp_path.iterdir()) == set(others)
 
 
 # ---------------------------------------------------------------------- full disks and folders that go away

@@ -8,6 +8,7 @@ import socket
 import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +181,25 @@ def test_kills_of_a_sweep_and_of_a_worker_lose_nothing(
         train(TrainConfig(**{**config, "lam": lam, "out": str(tmp_path / "unbroken")}))
     assert results_in(out) == results_in(tmp_path / "unbroken")
     assert len(results_in(out)) == 5
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_sweep_in_one_line_and_leaves_no_process(
+    npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    out = tmp_path / "runs"
+    grid = flags(npz(), out, "--lambda", "1", "10", "--beta", "1e-2", "--epochs", "200")
+    terminated = started(*grid)
+    until(lambda: list(out.glob("*/last.ckpt")))
+    family = psutil.Process(terminated.pid).children(recursive=True)
+    terminated.terminate()
+    assert terminated.wait(timeout=PATIENCE) == 143
+    said = (tmp_path / "sweep-0.log").read_text().splitlines()
+    assert said[-1] == "terminated; what was finished is kept, and the same command goes on from there"
+    assert not [line for line in said if "Traceback" in line or "SIGABRT" in line or "***" in line]
+    psutil.wait_procs(family, timeout=20)
+    assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    assert not list(Path(tempfile.gettempdir()).glob(f"sweetspot-tune.*.{terminated.pid}.*"))
 
 
 def worker_of(pid: int) -> psutil.Process | None:

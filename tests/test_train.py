@@ -233,10 +233,13 @@ def stop_in_epoch_3(process: subprocess.Popen[str], how: signal.Signals) -> str:
     return process.communicate(timeout=60)[0]
 
 
-def test_ctrl_c_says_that_nothing_is_lost(npz: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_say_that_nothing_is_lost(
+    how: signal.Signals, code: int, npz: Callable[..., Path], tmp_path: Path
+) -> None:
     process = start(tmp_path / "runs", npz(count=3000))
-    assert "the same command goes on from there" in stop_in_epoch_3(process, signal.SIGINT)
-    assert process.returncode == 130
+    assert "the same command goes on from there" in stop_in_epoch_3(process, how)
+    assert process.returncode == code
 
 
 def test_kill_9_in_the_middle_of_epoch_3_and_the_same_command_again(npz: Callable[..., Path], tmp_path: Path) -> None:
