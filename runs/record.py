@@ -188,6 +188,12 @@ def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
     for name, behind in (record.get("channels") or {}).items():
         if not is_channel(behind):
             yield f".channels.{name}"
+            continue
+        kept = {"recovered": list_of(is_word_by_word), "noise": is_number, "format": is_count}
+        yield from (f".channels.{name}.{part}" for part in wrong_values(behind, kept))
+        scores = behind.get("scores") or {}
+        if not is_mapping(scores) or not all(map(list_of(is_number), scores.values())):
+            yield f".channels.{name}.scores"
 
 
 def wrong_in_worst_case(results: dict[str, Any]) -> Iterator[str]:
