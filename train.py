@@ -77,6 +77,7 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
     datamodule, module = build_language(config) if config.is_language else build(config)
     arrays = datamodule.arrays
     run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
+    run.check_name()
     prepare = functools.partial(checked_trainer, config, datamodule, module, run, watchers)
     if config.trainer.get("fast_dev_run"):
         return fit(config, datamodule, module, run, prepare(), save=False)
@@ -187,7 +188,7 @@ def fit(
     epochs_done = check_resumable(resume, module) + 1 if resume is not None else 0
     before = None
     if save:
-        say_what_runs(config, datamodule, module, run, epochs_done)
+        say_what_runs(config, datamodule, module, run, epochs_done, trainer.world_size)
         run.write_config(recorded_config(config, datamodule))
         before = planar_representations(module, datamodule)
     optimise(config, trainer, module, datamodule, resume)
@@ -266,13 +267,6 @@ def check_batch(config: TrainConfig, datamodule: TensorDataModule, module: Split
             f"--batch-size must be at least {least * devices}: {config.defence} with {datamodule.classes} classes "
             f"needs {least} examples on each of {devices} device(s); got {config.batch_size}"
         )
-    if module.penalised and (idle := module.defence.left_out(datamodule.classes, share)) and owns_the_run():
-        paired = -(-share // datamodule.classes) * datamodule.classes * devices
-        print(
-            f"note: {config.defence} pairs the classes evenly, so {idle} of {share} examples of a batch enter no pair; "
-            f"--batch-size {paired} pairs all of them",
-            file=sys.stderr,
-        )
 
 
 def planar_representations(module: SplitModule, datamodule: TensorDataModule) -> tuple[Tensor, Tensor] | None:
@@ -314,7 +308,7 @@ def build_trainer(config: TrainConfig, run: Run, watchers: Sequence[Callback] = 
 
 
 def say_what_runs(
-    config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, epochs_done: int
+    config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, epochs_done: int, devices: int
 ) -> None:
     """Three lines before the bar: the data, the model, the folder."""
     data = datamodule.record()
@@ -326,6 +320,14 @@ def say_what_runs(
         f"model    {config.network} cut after {module.network.cut_layer}, {describe_defence(config.defence_record())}"
     )
     print(f"run      {run.folder}", flush=True)
+    share = -(-config.batch_size // devices)
+    if module.penalised and (idle := module.defence.left_out(datamodule.classes, share)):
+        paired = -(-share // datamodule.classes) * datamodule.classes * devices
+        print(
+            f"note: {config.defence} pairs the classes evenly, so {idle} of {share} examples of a batch enter no pair; "
+            f"--batch-size {paired} pairs all of them",
+            file=sys.stderr,
+        )
     for doubt in datamodule.doubts():
         print(f"warning: {doubt}", file=sys.stderr, flush=True)
     if epochs_done:

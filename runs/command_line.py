@@ -251,6 +251,9 @@ def run_command(command: Callable[[], Any]) -> int:
         except (UserError, ArgumentError) as error:
             print(f"error: {one_line(error)}", file=sys.stderr)
             return getattr(error, "exit_code", 2)
+        except BrokenPipeError:  # whoever read our lines has gone, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
         except OSError as error:
             if not (said := disk_trouble(error)):
                 raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -38,8 +37,6 @@ def make_writable(folder: Path, out: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise UserError(f"the run's name {folder.name} is too long for a folder; rename the dataset") from error
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
 
 
@@ -104,6 +101,11 @@ class Run:
     @property
     def finished(self) -> bool:
         return self.results.is_file()
+
+    def check_name(self) -> None:
+        """Refuse a name that no folder can have."""
+        if len(os.fsencode(self.name)) > LONGEST:
+            raise UserError(f"the run's name {self.name} is too long for a folder; rename the dataset")
 
     def create(self) -> None:
         """Make the folder, or say that it cannot be made."""

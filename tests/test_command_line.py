@@ -7,6 +7,7 @@ import pickle
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -519,6 +520,13 @@ def test_a_device_that_is_not_there_is_found_out_before_training(
 ) -> None:
     refused(capsys, "--device warp", "--dataset", str(npz()), "--out", str(tmp_path / "runs"), "--device", "warp")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_reader_who_leaves_early_sees_no_traceback() -> None:
+    shell = f"{sys.executable} train.py --lambda 1 --print_config | head -1"
+    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {shell}"], cwd=ROOT, capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert ended.returncode in (0, 141)
 
 
 def test_the_shell_sees_one_line_and_exit_code_2(command: Command) -> None:
