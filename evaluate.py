@@ -16,6 +16,7 @@ import openmp  # noqa: F401 (first: torch reads what it sets)
 
 from errors import UserError
 from evaluations.dispatch import check_attacks_fit, evaluate, found_done, is_text
+from registry import load_file
 from reports.gathering import Gathered, is_run, walk
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
@@ -86,11 +87,14 @@ def main(argv: list[str] | None = None) -> int:
     add_dataclass(parser, AttackConfig)
     parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
     parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
+    parser.add_argument("--code", nargs="+", type=str, default=[], help="files of your own with the runs' defences")
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
         paths = parsed.pop("runs")
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
+        for file in parsed.pop("code"):
+            load_file(file)
         config = AttackConfig(**parsed)
         if config.attacks == ["none"]:
             raise UserError("--attacks none leaves nothing to do; name whitebox, decoder or text")

@@ -17,6 +17,7 @@ from runs.command_line import (
     ScriptParser,
     add_config_file,
     add_dataclass,
+    add_parts,
     add_trainer,
     parse_fields,
     run_command,
@@ -40,14 +41,15 @@ EXAMPLES = """\
 """
 
 
-def sweep_parser() -> ScriptParser:
+def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
     """The flags of a sweep: the grid's, and those of `train.py`."""
     usage = "[--lambda λ …] [--beta β …] [--seed N …] [--config FILE] [--address HOST:PORT] [FLAG …]"
     description = "Train and attack a grid of runs, and find its sweet spot. Finished cells are never done twice."
     parser = script_parser("sweep.py", usage, description, EXAMPLES)
     add_config_file(parser)
     add_dataclass(parser, SweepConfig)
-    add_dataclass(parser, TrainConfig, without=("trainer", *GRID))
+    add_dataclass(parser, TrainConfig, without=("trainer", "options", *GRID))
+    add_parts(parser, argv, without=GRID)
     add_trainer(parser)
     return parser
 
@@ -56,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     """Parse, sweep, print."""
 
     def command() -> None:
-        grid, common = parse_fields(sweep_parser(), argv, [SweepConfig, TrainConfig])
+        grid, common = parse_fields(sweep_parser(argv), argv, [SweepConfig, TrainConfig])
         config = SweepConfig(**grid)
         if config.dry_run:
             check_common(config, TrainConfig(**common))

@@ -163,9 +163,12 @@ def build_module(
         pixels=datamodule.pixels(),
         optimiser=config.optimiser,
         language=language,
-        defence=config.defence,
+        defence=config.penalty.name,
         defence_options=config.defence_options(),
-        lam=config.lam,
+        bottleneck=config.bottleneck,
+        release=config.release_record(),
+        epochs=config.epochs,
+        lam=config.weight,
         lr=config.lr,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
@@ -261,7 +264,7 @@ def checked_trainer(
 
 def check_batch(config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, devices: int) -> None:
     """Refuse a batch that leaves the penalty nothing to compare."""
-    share, least = -(-config.batch_size // devices), module.defence.least_batch(datamodule.classes)
+    share, least = -(-config.batch_size // devices), module.defence.penalty.least_batch(datamodule.classes)
     if module.penalised and share < least:
         raise UserError(
             f"--batch-size must be at least {least * devices}: {config.defence} with {datamodule.classes} classes "
@@ -321,7 +324,7 @@ def say_what_runs(
     )
     print(f"run      {run.folder}", flush=True)
     share = -(-config.batch_size // devices)
-    if module.penalised and (idle := module.defence.left_out(datamodule.classes, share)):
+    if module.penalised and (idle := module.defence.penalty.left_out(datamodule.classes, share)):
         paired = -(-share // datamodule.classes) * datamodule.classes * devices
         print(
             f"note: {config.defence} pairs the classes evenly, so {idle} of {share} examples of a batch enter no pair; "
@@ -336,7 +339,7 @@ def say_what_runs(
 
 def recorded_config(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, Any]:
     """The resolved config as `--config` takes it again, with the dataset that was really used."""
-    record = {FLAG_NAMES.get(name, name): value for name, value in dataclasses.asdict(config).items()}
+    record = {FLAG_NAMES.get(name, name): value for name, value in config.flags().items()}
     record["dataset"] = config.dataset if config.dataset is not None else datamodule.arrays.name
     record["data_root"] = None
     record["force"] = False
@@ -371,7 +374,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def command() -> None:
         description = "Train a split network with a consistency penalty on its cut layer, and attack it."
-        parser = train_parser("train.py", description, EXAMPLES)
+        parser = train_parser("train.py", description, EXAMPLES, argv)
         config = parse_train(parser, argv)
         check_weight(parser, argv, config)
         results = train(config)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from datamodules.tensors import TensorDataModule, scaled
 from errors import UserError
-from lightning_modules.defences import Release
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_module
 
@@ -49,8 +48,10 @@ class Victim:
         module = module.eval().requires_grad_(False)
         shape = tuple(module.hparams["shape"])
         bounds = (0.0, 1.0) if len(shape) == 3 else None
-        network, release = module.network, Release(module.defence)
-        return cls(network.encoder, network.head, release, shape, module.hparams["classes"], bounds)
+        encoder, head, bottleneck = module.network.encoder, module.network.head, module.defence.bottleneck
+        if bottleneck is not None:
+            encoder, head = nn.Sequential(encoder, bottleneck.squeeze), nn.Sequential(bottleneck.widen, head)
+        return cls(encoder, head, module.defence.release, shape, module.hparams["classes"], bounds)
 
     @classmethod
     def from_checkpoint(cls, path: Path) -> Victim:
@@ -67,8 +68,13 @@ class Victim:
         return self.release(self.encoder(x))
 
     def represent(self, x: Tensor) -> Tensor:
-        """What leaves the client for x, flat, (B, …) → (B, d): the attacker goes through the defence's release."""
-        return self.released(x).flatten(1)
+        """What leaves the client for x, flat, (B, …) → (B, d): the attacker goes through the defence's release.
+
+        Of a release that draws at random the expected answer: that is what explains z best, whatever was drawn.
+        """
+        expected = getattr(self.release, "expected", self.release)
+        z: Tensor = expected(self.encoder(x))
+        return z.flatten(1)
 
     def residual(self, x: Tensor, z: Tensor) -> Tensor:
         """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth."""

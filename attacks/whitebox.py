@@ -231,7 +231,7 @@ def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:
     Our encoders standardise their images themselves. A published step size of 10 is one for a network's own input:
     in pixels of [0, 1] it would be 1/σ² too large (10 times on MNIST) and every descent would diverge.
     """
-    first = next(iter(victim.encoder.children()), None)
+    first = next(layer for layer in victim.encoder.modules() if not [*layer.children()])
     if isinstance(first, Standardise):
         mean, std = first.mean, first.std
         return lambda s: mean + std * s

@@ -174,7 +174,7 @@ def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextToken
             f"{run.folder} was cut after {network.cut_layer}, and its defence sits there; leave --layer out"
         )
     tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
-    return as_released(network, module.defence), tokenizer, run.name
+    return as_released(network, module.defence.release), tokenizer, run.name
 
 
 def texts_of(config: LeakConfig) -> list[str]:

@@ -25,6 +25,7 @@ from attacks.text.sipit import Sipit
 from datamodules.language import TextDataModule
 from datamodules.text import first_tokens, load_text
 from datamodules.tokens import TextTokenizer
+from lightning_modules.drawing import draws_from
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
 from lightning_modules.utility import measure_utility
@@ -83,7 +84,7 @@ class TextCase:
         """The split language model as an attacker sees it, with the states that its defence releases."""
         network = self.module.network
         assert isinstance(network, SplitLanguageModel)
-        return as_released(network, self.module.defence)
+        return as_released(network, self.module.defence.release)
 
     @cached_property
     def prompts(self) -> Tensor:
@@ -103,8 +104,13 @@ class TextCase:
     @cached_property
     def states(self) -> Tensor:
         """What leaves the client for them (B, T, d)."""
-        with torch.no_grad():
+        with torch.no_grad(), draws_from(self.module.hparams["seed"], self.module.device):
             return self.module.encode(self.truth.to(self.module.device))
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of what the release adds to an entry at random; an attacker knows it."""
+        return self.module.defence.release.noise
 
     @cached_property
     def unit(self) -> float:
@@ -241,7 +247,7 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
     """What results.json keeps of one policy on exact states."""
     began = time.perf_counter()
     seed, point = settings["seed"], settings.get("operating_point")
-    options = case.learned if policy == "hybrid" else {}
+    options = {**case.learned, "noise": case.noise} if policy == "hybrid" else {}
     inverter = inverter_of(policy, case.model, seed, point, observe=observe, **options)
     prepared = time.perf_counter() - began
     truth = case.truth.tolist()
@@ -269,7 +275,7 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
 def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
     """What is left of utility and of text behind a channel whose format and noise the attacker knows."""
     truth, leaked = case.truth.tolist(), channel(case.states, seed)
-    noise = channel.spread(leaked)
+    noise = math.hypot(channel.spread(leaked), case.noise)
     inverter = Hybrid(case.model, **case.learned, seed=seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))

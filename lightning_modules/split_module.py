@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import lightning
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from datamodules.tensors import scaled
 from errors import UserError
-from lightning_modules.defences import DEFENCES
+from lightning_modules.defences import Defence
 from lightning_modules.epoch_sums import EpochSums
 from lightning_modules.networks import SplitNetwork, build_network
 from lightning_modules.networks.language import SplitLanguageModel, language_model
+
+SAMPLE_BATCH = 1000  # examples looked at together, before an epoch
 
 
 class SplitModule(lightning.LightningModule):
@@ -27,8 +32,11 @@ class SplitModule(lightning.LightningModule):
         cut: where the network is cut, a block's number or a layer's name.
         head: the head's variant (`default`, and for the MLP `deeper` and `wider`).
         pixels: mean and standard deviation of the images by channel, None for vectors.
-        defence: the defence's name.
-        defence_options: the defence's own arguments, such as β.
+        defence: the penalty's name.
+        defence_options: the penalty's own options, such as β.
+        bottleneck: the client's last layers, such as `120-16`; None for none.
+        release: what happens to z before it leaves, in order, each with its name and options.
+        epochs: how many passes over the data there will be: noise grows during the first part of them.
         lam: λ, the weight of the penalty.
         lr: SGD's learning rate.
         momentum: SGD's momentum.
@@ -60,6 +68,9 @@ class SplitModule(lightning.LightningModule):
         seed: int = 0,
         optimiser: str = "sgd",
         language: dict[str, Any] | None = None,
+        bottleneck: str | None = None,
+        release: list[dict[str, Any]] | None = None,
+        epochs: int = 1,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -70,9 +81,14 @@ class SplitModule(lightning.LightningModule):
             self.network = language_model(language["config"], cut)
         if len(shape) == 3:
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
-        self.defence = DEFENCES[defence](**(defence_options or {}))
+        self.defence = Defence(
+            tuple(shape), self.cut_shape(), classes, defence, defence_options, bottleneck, release or (),
+            is_text=language is not None,
+        )  # fmt: skip
+        if language is not None and bottleneck is not None:
+            raise UserError("--bottleneck squeezes images and vectors, not the states of a language model")
         self.lam = lam
-        self.penalised = self.defence.active and lam > 0
+        self.penalised = self.defence.penalty.active and lam > 0
         # the smallest and the largest penalty of any step, for `check_trained`
         self.register_buffer("penalty_range", torch.tensor([math.inf, -math.inf]))
         self.penalty_range: Tensor
@@ -81,14 +97,27 @@ class SplitModule(lightning.LightningModule):
         self.sums = {"train": EpochSums(), "val": EpochSums()}
         self.validated: dict[str, float] = {}  # this epoch's validation figures, where it had a validation
 
+    @torch.no_grad()
+    def cut_shape(self) -> tuple[int, ...]:
+        """The shape of one representation at the cut."""
+        shape, is_text = self.hparams["shape"], self.hparams["language"] is not None
+        x = torch.zeros(1, min(shape[0], 2), dtype=torch.long) if is_text else torch.zeros(1, *shape)
+        with evaluating(self.network):
+            return tuple(self.network.encoder(x).shape[1:])
+
     def forward(self, x: Tensor) -> Tensor:
         """The server's logits for inputs x (B, …): the head sees what the defence releases."""
-        logits: Tensor = self.network.head(self.encode(x))
-        return logits
+        return self.answer(self.encode(x))
 
     def encode(self, x: Tensor) -> Tensor:
-        """What leaves the client for inputs x (B, …): the released cut layer."""
-        return self.defence.release(self.network.encoder(x))
+        """What leaves the client for inputs x (B, …): the squeezed and released cut layer."""
+        z: Tensor = self.defence.release(self.defence.squeeze(self.network.encoder(x)))
+        return z
+
+    def answer(self, z: Tensor) -> Tensor:
+        """The server's logits for what was released."""
+        logits: Tensor = self.network.head(self.defence.widen(z))
+        return logits
 
     # ------------------------------------------------------------------ training
 
@@ -97,20 +126,42 @@ class SplitModule(lightning.LightningModule):
         torch.manual_seed((self.hparams["seed"] * 1_000_003 + self.current_epoch) * 1009 + self.global_rank)
         self.sums["train"] = EpochSums()
         self.validated = {}
+        if self.penalised and self.defence.penalty.wants_sample:
+            self.defence.penalty.begin_epoch(*self.sample_of_training(self.defence.penalty.wants_sample))
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        done = self.current_epoch + batch_idx / self.trainer.num_training_batches
+        self.defence.release.at(done / self.hparams["epochs"])
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         x, y = batch
-        z = self.network.encoder(x)
-        logits = self.network.head(self.defence.release(z))
-        z, logits, y = positions(z, y), positions(logits, y), y.flatten()
+        z = self.defence.squeeze(self.network.encoder(x))
+        released = self.defence.release(z)
+        logits = self.answer(released)
+        z, released, logits, y = positions(z, y), positions(released, y), positions(logits, y), y.flatten()
         loss = F.cross_entropy(logits, y)
-        penalty = self.defence.penalty(z, y, x) if self.penalised else loss.new_zeros(())
-        if self.penalised and not penalty.requires_grad:
-            raise UserError(
-                f"the {self.defence.name} penalty does not depend on the cut layer: λ={self.lam:g} does nothing"
-            )
+        if not self.penalised:
+            self.sums["train"].add(logits, y, loss, loss.new_zeros(()))
+            return loss
+        self.defence.penalty.learn(released, x)
+        penalty = self.defence.penalty.value(z, y, x, released)
+        if not penalty.requires_grad:
+            name = self.defence.penalty.title
+            raise UserError(f"the {name} penalty does not depend on the cut layer: λ={self.lam:g} does nothing")
         self.sums["train"].add(logits, y, loss, penalty)
-        return loss + self.lam * penalty if self.penalised else loss
+        return loss + self.lam * penalty
+
+    @torch.no_grad()
+    def sample_of_training(self, count: int) -> tuple[Tensor, Tensor]:
+        """Representations behind the bottleneck (≤ count, …) and classes of training examples."""
+        x, y = self.trainer.datamodule.train  # type: ignore[attr-defined]
+        chosen = torch.randperm(len(y))[:count]
+        with evaluating(self.network):
+            parts = [
+                self.defence.squeeze(self.network.encoder(scaled(part.to(self.device))))
+                for part in x[chosen].split(SAMPLE_BATCH)
+            ]
+        return torch.cat(parts), y[chosen].to(self.device)
 
     def on_train_epoch_end(self) -> None:
         loss, penalty, accuracy = self.means("train")
@@ -119,7 +170,7 @@ class SplitModule(lightning.LightningModule):
         self.penalty_range[1].clamp_(min=high)
         figures = {"train/loss": loss, "train/accuracy": accuracy}
         if self.penalised:
-            figures[f"train/{self.defence.name}"] = penalty  # a defence logs its own quantity
+            figures[f"train/{self.defence.penalty.title}"] = penalty  # a defence logs its own quantity
         self.log_dict(figures)
         self.history.append({"epoch": self.current_epoch, **figures, **self.validated})
         self.check_finite(figures)
@@ -128,7 +179,11 @@ class SplitModule(lightning.LightningModule):
         """Stop a run whose loss is no longer a number, and say which part broke first."""
         if math.isfinite(sum(figures.values()) + self.validated.get("val/loss", 0.0)):
             return
-        what = f"the {self.defence.name} penalty" if self.sums["train"].penalty_broke_first() else "the cross-entropy"
+        what = (
+            f"the {self.defence.penalty.title} penalty"
+            if self.sums["train"].penalty_broke_first()
+            else "the cross-entropy"
+        )
         raise UserError(
             f"{what} is no longer a finite number in epoch {self.current_epoch + 1}: "
             f"lower --lr or --lambda, or raise --epsilon"
@@ -147,15 +202,15 @@ class SplitModule(lightning.LightningModule):
         low, high = self.penalty_range.tolist()
         if self.penalised and self.global_step > 1 and not high - low > 1e-7 * abs(high):
             raise UserError(
-                f"the {self.defence.name} penalty never moved: it was {high:.6g} in all {self.global_step} steps, "
-                f"so λ={self.lam:g} did nothing; representations may be dead or clamped "
-                f"(try another --lr, --epsilon or --cut)"
+                f"the {self.defence.penalty.title} penalty never moved: it was {high:.6g} in all {self.global_step} "
+                f"steps, so λ={self.lam:g} did nothing; {self.defence.penalty.if_it_never_moved}"
             )
 
     # ------------------------------------------------------------------ validation
 
     def on_validation_epoch_start(self) -> None:
         self.sums["val"] = EpochSums()
+        self.defence.release.at(1.0)  # what is measured is what will leave the client
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         x, y = batch
@@ -171,9 +226,16 @@ class SplitModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["history"] = self.history
+        if own := self.defence.penalty.own_state():
+            checkpoint["penalty"] = own
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.history = list(checkpoint["history"])
+        if "penalty" in checkpoint:
+            self.defence.penalty.load_own_state(checkpoint["penalty"])
+
+    def on_fit_end(self) -> None:
+        self.defence.release.at(1.0)
 
     def configure_optimizers(self) -> Any:
         options = self.hparams
@@ -184,7 +246,7 @@ class SplitModule(lightning.LightningModule):
             "fused": self.trainer.precision != "16-mixed",
         }
         optimiser: torch.optim.Optimizer
-        trained = [*self.network.parameters(), *self.defence.parameters()]
+        trained = [*self.network.parameters(), *self.defence.trained_with_the_network()]
         if options["optimiser"] == "adam":
             optimiser = torch.optim.AdamW(trained, **common)
         else:
@@ -193,6 +255,17 @@ class SplitModule(lightning.LightningModule):
             return optimiser
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])
         return {"optimizer": optimiser, "lr_scheduler": schedule}
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, and back in the mode it was in: Lightning trains in whatever mode it finds."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
 
 
 def positions(values: Tensor, y: Tensor) -> Tensor:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from datamodules.tensors import SPLIT_SEED, TensorDataModule, evaluation_batch, scaled
 from lightning_modules.drawing import draws_from
 from lightning_modules.separability import SAMPLES
-from lightning_modules.split_module import SplitModule, positions
+from lightning_modules.split_module import SplitModule, evaluating, positions
 
 
 @dataclass
@@ -51,7 +50,7 @@ def measure_utility(
         for x, y, in_sample in parts:
             z = module.encode(scaled(x.to(module.device)))
             z = z if channel is None else channel(z)
-            logits = positions(module.network.head(z), y)
+            logits = positions(module.answer(z), y)
             correct += (logits.argmax(dim=1) == y.flatten()).sum()
             nll += F.cross_entropy(logits, y.flatten(), reduction="sum")
             kept.append(positions(z, y)[in_sample.flatten().to(z.device)])
@@ -77,14 +76,3 @@ def representations_of_tests(
     sample = sample_mask(len(y), count)
     with evaluating(module), draws_from(module.hparams["seed"], module.device):
         return module.encode(scaled(x[sample].to(module.device))), y[sample]
-
-
-@contextlib.contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, and back in the mode it was in: Lightning trains in whatever mode it finds."""
-    training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(training)

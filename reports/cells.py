@@ -13,7 +13,7 @@ from typing import Any
 from metrics.summary import FLOOR, worst_scores
 from reports.gathering import FoundRun
 from reports.tables import describe_defence
-from runs.matching import without_defence
+from runs.matching import is_vanilla, without_defence
 
 NAMES = {
     "accuracy": "accuracy", "perplexity": "perplexity", "ssim": "SSIM", "psim": "PSIM", "mcs": "cosine similarity",
@@ -23,6 +23,9 @@ NAMES = {
 WORST = "worst-case"  # recovery by the strongest attack on each input
 LEAST_TO_HALVE = 20  # inputs; half of fewer would say nothing
 RECOGNISABLE = {"ssim": 0.3}  # below it a person no longer recognises an image
+
+
+OLDER: dict[str, Any] = {"bottleneck": None, "release": []}  # what records of penalties alone leave out
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Cell:
     @property
     def is_vanilla(self) -> bool:
         """Whether nothing defends it: no penalty, no channel."""
-        return self.defence["name"] == "none" and not self.channel
+        return is_vanilla(self.defence) and not self.channel
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
     utility = "perplexity" if runs[0].is_text else "accuracy"
     measured: dict[tuple[str, str], list[tuple[FoundRun, Measurement]]] = {}
     for run in runs:
-        defence = json.dumps(run.results["defence"], sort_keys=True)
+        defence = json.dumps({**OLDER, **run.results["defence"]}, sort_keys=True)
         for channel, measurement in measurements(run, utility, metric):
             measured.setdefault((defence, channel), []).append((run, measurement))
     cells = []
@@ -236,7 +239,7 @@ def setting_of(title: str, runs: Sequence[FoundRun], metric: str) -> Setting:
 def in_order(cell: Cell) -> tuple[Any, ...]:
     """Vanilla first, then by defence, λ, β from large to small, exact states before channels."""
     defence = cell.defence
-    return (defence["name"] != "none", defence["name"], defence["lambda"], -defence["beta"], cell.channel, cell.label)
+    return (not is_vanilla(defence), defence["name"], defence["lambda"], -defence["beta"], cell.channel, cell.label)
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,26 @@ def counted(count: int, noun: str) -> str:
 
 
 def describe_defence(defence: dict[str, Any]) -> str:
-    """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β)."""
+    """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β), `+ gaussian(0.5)` what is released.
+
+    Example:
+        >>> release = [{"name": "gaussian", "sigma": 1.0, "unit": "raw", "ramp": 0.0}]
+        >>> describe_defence({"name": "vib", "lambda": 0.01, "beta": 0, "bottleneck": "120-16", "release": release})
+        'vib(0.01) + bottleneck 120-16 + gaussian(1)'
+    """
+    parts = []
     if defence["name"] == "mixcon":
-        return f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})"
-    if defence["name"] == "none":
-        return "Vanilla"
-    return f"{ {'unicon': 'UniCon'}.get(defence['name'], defence['name']) }({short(defence['lambda'])})"
+        parts.append(f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})")
+    elif defence["name"] != "none":
+        name = {"unicon": "UniCon"}.get(defence["name"], defence["name"].rpartition(":")[2])
+        parts.append(f"{name}({short(defence['lambda'])})")
+    if defence.get("bottleneck"):
+        parts.append(f"bottleneck {defence['bottleneck']}")
+    for each in defence.get("release") or []:
+        values = [value for name, value in each.items() if name not in ("name", "unit", "ramp")]
+        said = ", ".join(short(value) if isinstance(value, float) else str(value) for value in values)
+        parts.append(each["name"].rpartition(":")[2] + (f"({said})" if said else ""))
+    return " + ".join(parts) or "Vanilla"
 
 
 def print_whole(table: Table, console: Console) -> None:

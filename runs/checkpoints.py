@@ -18,6 +18,7 @@ from torch import nn
 from errors import UserError, first_line
 from files import DamagedFileError, read_tensors, save_tensors
 from lightning_modules.split_module import SplitModule
+from registry import is_loaded, is_users_own
 from runs.folder import Run
 
 NEEDED = {"state_dict", "epoch", "global_step", "history", "hyper_parameters", "loops", "pytorch-lightning_version"}
@@ -75,9 +76,20 @@ def wrong_part(checkpoint: dict[str, Any]) -> str:
     return "" if checkpoint["epoch"] >= 0 and checkpoint["global_step"] >= 0 else "epoch"
 
 
+def check_code(path: Path, made_with: dict[str, Any]) -> None:
+    """Refuse a checkpoint that names code which the user has not named: a checkpoint is data, and runs nothing."""
+    releases = made_with.get("release") or []
+    named = [made_with.get("defence"), *(each.get("name") for each in releases if isinstance(each, dict))]
+    for name in named:
+        if isinstance(name, str) and is_users_own(name) and not is_loaded(name):
+            file = name.partition(":")[0]
+            raise UserError(f"checkpoint {path} needs the code in {file}; if you trust it: evaluate.py … --code {file}")
+
+
 def load_module(path: Path) -> SplitModule:
     """The trained module in a run's `last.ckpt`: the same a minute and a month after training."""
     checkpoint = load_checkpoint(path)
+    check_code(path, checkpoint["hyper_parameters"])
     try:
         module = SplitModule(**checkpoint["hyper_parameters"])
         module.load_state_dict(checkpoint["state_dict"])

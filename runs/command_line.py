@@ -23,6 +23,8 @@ from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
 from errors import UserError, first_line
+from lightning_modules.defences import PENALTIES, RELEASES, Part
+from registry import is_users_own
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.signals import sigterm_as_ctrl_c
 from runs.yaml_files import read_yaml
@@ -99,19 +101,18 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer",)) -> None:
+def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer", "options")) -> None:
     """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
     ]
     helps = {parameter.arg_name: parameter.description for parameter in documented}
     hints = typing.get_type_hints(config)
-    defaults = vars(config())
     for each in sorted(dataclasses.fields(config), key=lambda each: each.name not in config.__annotations__):
         if each.name in without:
             continue
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
-        default = defaults[each.name]
+        default = default_of(each)
         if hints[each.name] is bool and default is False:
             parser.add_argument(flag, action="store_true", help=helps[each.name])
         elif typing.get_origin(hints[each.name]) is list:
@@ -119,6 +120,11 @@ def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str]
             parser.add_argument(flag, nargs="+", type=kind, default=default, help=helps[each.name])
         else:
             parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
+
+
+def default_of(each: dataclasses.Field[Any]) -> Any:
+    """What a field is where nobody says it."""
+    return each.default_factory() if callable(each.default_factory) else each.default
 
 
 def script_parser(prog: str, usage: str, description: str, examples: str) -> ScriptParser:
@@ -134,12 +140,60 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
     )
 
 
-def train_parser(prog: str, description: str, examples: str) -> ScriptParser:
-    """The flags of a training run: TrainConfig's at the top, Lightning's under `--trainer.`."""
+def add_parts(parser: ScriptParser, argv: Sequence[str] | None, without: Collection[str] = ()) -> None:
+    """A flag for every option of every part of a defence, also of a user's own that the command line names."""
+    taken = dict(parser._option_string_actions)
+    known = [*(PENALTIES[name] for name in PENALTIES), *(RELEASES[name] for name in RELEASES), *own_parts(parser, argv)]
+    owners: dict[str, list[type[Part]]] = {}
+    for part in known:
+        for name in part.options:
+            owners.setdefault(name, []).append(part)
+    for name, parts in owners.items():
+        flag = "--" + name.replace("_", "-")
+        if name in without:
+            continue
+        if flag in taken:
+            raise UserError(f"{parts[-1].name} has an option {name}, and {flag} is a flag already; call it otherwise")
+        each = parts[0].options[name]
+        own = ", ".join(part.name for part in parts)
+        text = f"of {own}: {each.help} (default: {each.default})"
+        parser.add_argument(flag, type=each.kind | None, default=None, help=text.replace("%", "%%"))
+
+
+def own_parts(parser: ScriptParser, argv: Sequence[str] | None) -> list[type[Part]]:
+    """The user's own penalties and releases that a command line, or a file that it names, speaks of."""
+    arguments = files_first(sys.argv[1:] if argv is None else argv)
+    named: dict[str, list[str]] = {"defence": [], "release": []}
+    for flag, path in itertools.pairwise(arguments):
+        if flag == "--config" and Path(path).is_file():
+            written = read_yaml("--config", Path(path))
+            for kind in named:
+                found = written.get(kind, []) if isinstance(written, dict) else []
+                named[kind] += (
+                    [found] if isinstance(found, str) else [each for each in found or [] if isinstance(each, str)]
+                )
+    current = ""
+    for argument in arguments:
+        if argument.startswith("--"):
+            current, _, value = argument.removeprefix("--").partition("=")
+            argument = value
+        if current in named and argument:
+            named[current].append(argument)
+    return [
+        registry[name]
+        for registry, kind in ((PENALTIES, "defence"), (RELEASES, "release"))
+        for name in dict.fromkeys(named[kind])
+        if is_users_own(name)
+    ]
+
+
+def train_parser(prog: str, description: str, examples: str, argv: Sequence[str] | None = None) -> ScriptParser:
+    """The flags of a training run: TrainConfig's at the top, those of defences, Lightning's under `--trainer.`."""
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
     add_config_file(parser)
     add_dataclass(parser, TrainConfig)
+    add_parts(parser, argv)
     add_trainer(parser)
     return parser
 
@@ -183,10 +237,18 @@ def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequen
         raise UserError(f"trainer must hold arguments of Lightning's Trainer by name; got {parsed.get('trainer')!r}")
     defaults = parser.get_defaults().as_dict()["trainer"]
     parsed["trainer"] = {name: value for name, value in parsed["trainer"].items() if value != defaults[name]}
+    fields = {each.name for kind in kinds for each in dataclasses.fields(kind)} | {
+        "config",
+        "trainer",
+        *FLAG_NAMES.values(),
+    }
+    options = [name for name in parsed if name not in fields]  # what is left belongs to parts of a defence
     taken = []
     for kind in kinds:
         named = {each.name: FLAG_NAMES.get(each.name, each.name) for each in dataclasses.fields(kind)}
         taken.append({name: parsed.pop(flag) for name, flag in named.items() if flag in parsed})
+        if "options" in named:
+            taken[-1]["options"] = {name: parsed[name] for name in sorted(options) if parsed[name] is not None}
     return taken
 
 

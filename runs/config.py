@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError, check_one_of
-from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence
+from lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
+from lightning_modules.defences.bottlenecks import parsed
 from lightning_modules.networks import NETWORKS
 
 TRAINER_DEFAULTS: dict[str, Any] = {
@@ -52,7 +53,8 @@ OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
 DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
-CAME_LATER = {"optimiser": "sgd", "length": 64, "vocabulary": 4096}  # fields that older runs did not have
+CAME_LATER = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
+ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
@@ -100,7 +102,7 @@ def check_types(config: Any) -> None:
     """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
     for name, hint in typing.get_type_hints(type(config)).items():
         flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(config, name)
-        if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if hint in (float, float | None) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
             setattr(config, name, value)
         allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
@@ -219,13 +221,14 @@ class TrainConfig(AttackConfig):
     """One run.
 
     Args:
-        lam: λ, the weight of the penalty on the cut layer; 0 is the vanilla network.
-        beta: β of MixCon, what keeps representations of different classes apart; 0 lets them collapse.
-        defence: the defence of the cut layer: mixcon, unicon or none.
-        family: MixCon's function of the squared distance d: inverse (the paper's d + β/d), log (d − β·log d) or
-            inverse-square (d + β/d²).
-        epsilon: squared distances are clamped to [ε, 1/ε].
-        normalise: whether the penalty sees representations scaled to unit norm, as the paper does in practice.
+        lam: λ, the weight of the penalty on the cut layer, 1 where it is not given; 0 is a network without one.
+        defence: the penalty on the cut layer: none, mixcon, unicon, nopeek, adversary, compress, vib, cem, or your own
+            as path/to/file.py:Class. Not given: mixcon, or none beside a bottleneck or a release alone.
+        bottleneck: the client's last layers, that squeeze what is sent: none, 16 (a linear map to 16 numbers), 120-16
+            (over 120 hidden units), or 1x1-8 (1×1 convolutions of a feature map to 8 channels).
+        release: what happens to a representation before it leaves the client, in order: none, gaussian, laplace,
+            dropout, topk, quantise, clip, or your own as path/to/file.py:Class.
+        options: of the penalty and the releases, by name; what is not given has its default.
         dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
             embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
             .txt, .tsv or .jsonl file, or a folder of them.
@@ -254,12 +257,11 @@ class TrainConfig(AttackConfig):
         trainer: arguments of Lightning's Trainer that differ from `TRAINER_DEFAULTS`.
     """
 
-    lam: float = 1.0
-    beta: float = 1e-4
-    defence: str = "mixcon"
-    family: str = "inverse"
-    epsilon: float = 1e-6
-    normalise: bool = True
+    lam: float | None = None
+    defence: str | None = None
+    bottleneck: str | None = None
+    release: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
     dataset: str | None = None
     network: str = "lenet"
     cut: int | str = 2
@@ -282,26 +284,90 @@ class TrainConfig(AttackConfig):
     force: bool = not_identity(False)
     trainer: dict[str, Any] = not_identity({})
 
+    @classmethod
+    def of(cls, **flags: Any) -> TrainConfig:
+        """The config of some flags, options of parts among them: `TrainConfig.of(lam=1, beta=1e-4)`."""
+        fields = {each.name for each in dataclasses.fields(cls)}
+        options = {name: value for name, value in flags.items() if name not in fields}
+        known = {name: value for name, value in flags.items() if name in fields}
+        return cls(**known | {"options": {**flags.get("options", {}), **options}})
+
+    def flags(self) -> dict[str, Any]:
+        """Every field by its name, with the options of its parts beside them: what `of` takes again."""
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "options"}
+        return {
+            **fields,
+            **{name: value for part in self.parts for name, value in options_of(part, self.options).items()},
+        }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check()
         self.trainer = {
             name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
         }
-        if self.lam == 0 and DEFENCES[self.defence].release is Defence.release:
-            self.defence = "none"  # one vanilla, whatever β or defence were written beside λ = 0: they change nothing
-        if self.defence == "none":
-            self.lam = 0.0
-        if self.defence != "mixcon":
-            self.beta, self.family, self.epsilon = 0.0, "inverse", TrainConfig.epsilon
-        if self.defence == "none":
-            self.normalise = True
+        self.bottleneck = None if self.bottleneck == "none" else self.bottleneck
+        self.release = [] if self.release == ["none"] else self.release
+        if self.bottleneck is not None:
+            parsed(self.bottleneck)
+        self.choose_penalty()
+        self.check_options()
+        if self.lam == 0 or self.defence == "none":  # one network without a penalty, whatever was written beside it
+            kept = {name for each in self.releases for name in each.options}
+            of_penalty = self.penalty.options.keys() - kept
+            self.options = {name: value for name, value in self.options.items() if name not in of_penalty}
+            self.defence, self.lam = "none", 0.0
+
+    def choose_penalty(self) -> None:
+        """Which penalty is meant where none is named: MixCon, unless something else defends and nothing asks for it."""
+        if self.defence is None:
+            speaks = self.lam is not None or bool(self.options.keys() & PENALTIES["mixcon"].options.keys())
+            alone = self.bottleneck is None and not self.release
+            self.defence = "mixcon" if speaks or alone else "none"
+        self.lam = 1.0 if self.lam is None else self.lam
+        # runs once recorded MixCon's options whatever their defence was
+        has = PENALTIES[self.defence].options
+        once = {name for name, value in ONCE_FIELDS.items() if name not in has and self.options.get(name) == value}
+        self.options = {name: value for name, value in self.options.items() if name not in once}
+
+    @property
+    def penalty(self) -> type[Penalty]:
+        """The class of its penalty."""
+        return PENALTIES[self.defence or "none"]
+
+    @property
+    def weight(self) -> float:
+        """λ as it is meant."""
+        return self.lam or 0.0
+
+    @property
+    def parts(self) -> list[type[Part]]:
+        """The classes of its penalty and its releases."""
+        return [self.penalty, *self.releases]
+
+    @property
+    def releases(self) -> list[type[Part]]:
+        """The classes of its releases, in order."""
+        return [RELEASES[name] for name in self.release]
+
+    def check_options(self) -> None:
+        """Refuse an option that none of the chosen parts has, naming those that do, and a value that cannot be."""
+        for name, value in self.options.items():
+            flag = name.replace("_", "-")
+            having = [part for part in self.parts if name in part.options]
+            if not having:
+                known = [*(PENALTIES[each] for each in PENALTIES), *(RELEASES[each] for each in RELEASES)]
+                others = [part.name for part in known if name in part.options]
+                owners = f"it belongs to {', '.join(others)}" if others else "no part has it"
+                chosen = " + ".join([self.penalty.name, *self.release])
+                raise UserError(f"--{flag} means nothing for {chosen}: {owners}")
+            for part in having:
+                part.options[name].checked(flag, value)
 
     def check(self) -> None:
         """Refuse what cannot be meant, in one line that names the argument, the rule and the value."""
         for flag, value in (
-            ("lambda", self.lam),
-            ("beta", self.beta),
+            ("lambda", 0.0 if self.lam is None else self.lam),
             ("lr", self.lr),
             ("weight-decay", self.weight_decay),
         ):
@@ -318,8 +384,6 @@ class TrainConfig(AttackConfig):
         ):
             if not least <= count < 2**32:
                 raise UserError(f"--{flag} must be at least {least} and below 2³²; got {count}")
-        if not 0 < self.epsilon < 1:
-            raise UserError(f"--epsilon must lie between 0 and 1; got {self.epsilon:g}")
         if not 0 <= self.momentum < 1:
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:
@@ -335,8 +399,8 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--trainer.max_time must be days:hours:minutes:seconds, as in 00:01:30:00; got {limit}")
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
-        check_one_of("--defence", self.defence, sorted(DEFENCES))
-        check_one_of("--family", self.family, PENALTY_FAMILY)
+        if self.release.count("none") and len(self.release) > 1:
+            raise UserError("--release none stands alone")
 
     @property
     def root(self) -> Path:
@@ -350,17 +414,38 @@ class TrainConfig(AttackConfig):
         return self.network not in NETWORKS and named
 
     def defence_options(self) -> dict[str, Any]:
-        """The arguments of the defence itself."""
-        options: dict[str, Any] = {"normalise": self.normalise} if self.defence in ("mixcon", "unicon") else {}
-        if options and self.is_language:
-            options["partners"] = PARTNERS
-        if self.defence == "mixcon":
-            options |= {"beta": self.beta, "epsilon": self.epsilon, "family": self.family}
-        return options
+        """The options of the penalty, with their defaults."""
+        options = options_of(self.penalty, self.options)
+        if "partners" in options:  # of a language model every position has some, others the pairs of the paper
+            options["partners"] = self.options.get("partners") or (PARTNERS if self.is_language else 0)
+        return {name: value for name, value in options.items() if name != "partners" or value}
+
+    def release_record(self) -> list[dict[str, Any]]:
+        """The releases in order, each with its name and options.
+
+        Noise is added to z as it is where a penalty sets the scale of z, or a clip before it does; otherwise z is
+        scaled to unit root mean square first.
+        """
+        record: list[dict[str, Any]] = []
+        is_scaled = self.penalty.sets_scale
+        for name, part in zip(self.release, self.releases, strict=True):
+            options = options_of(part, self.options)
+            if "unit" in options and "unit" not in self.options:
+                options["unit"] = "raw" if is_scaled else "rms"
+            is_scaled = is_scaled or name == "clip"
+            record.append({"name": name, **options})
+        return record
 
     def defence_record(self) -> dict[str, Any]:
         """The defence as `results.json` says it."""
-        return {"name": self.defence, "lambda": self.lam, "beta": self.beta, **self.defence_options()}
+        return {
+            "name": self.penalty.name,
+            "lambda": self.weight,
+            "beta": 0.0,
+            **self.defence_options(),
+            "bottleneck": self.bottleneck,
+            "release": self.release_record(),
+        }
 
     def identity(self, data_name: str, data_source: str) -> dict[str, Any]:
         """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
@@ -368,6 +453,16 @@ class TrainConfig(AttackConfig):
         for name, default in CAME_LATER.items():  # runs from before have the same name as ever
             if chosen[name] == default:
                 del chosen[name]
+        del chosen["options"]
+        if self.release:
+            chosen["release"] = self.release_record()
+        options = self.defence_options()
+        if self.is_language and options.get("partners") == PARTNERS:
+            del options["partners"]
+        # these four once were fields of every run
+        chosen |= {name: options.pop(name, default) for name, default in ONCE_FIELDS.items()}
+        if options:
+            chosen["options"] = options
         # a file is known by its content, a dataset of torchvision by its name, wherever it was found
         content = data_source.split("sha256 ")[1] if "sha256" in data_source else data_name
         trainer = {name: self.trainer[name] for name in RESULT_CHANGING if name in self.trainer}
@@ -376,10 +471,42 @@ class TrainConfig(AttackConfig):
     def run_name(self, data_name: str, data_source: str) -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
         identity = json.dumps(self.identity(data_name, data_source), sort_keys=True, default=str)
-        network = Path(self.network).name  # a model's folder by its name
-        parts = [data_name, network, "vanilla" if self.defence == "none" else self.defence]
-        if self.defence != "none":
-            parts.append(f"l{self.lam:g}")
-        if self.defence == "mixcon":
-            parts.append(f"b{self.beta:g}")
+        parts = [data_name, Path(self.network).name, *self.defence_in_name()]  # a model's folder by its name
         return "-".join([*parts, f"s{self.seed}", hashlib.sha256(identity.encode()).hexdigest()[:8]])
+
+    def defence_in_name(self) -> list[str]:
+        """The parts of the defence as a folder's name has them: `compress l0.01 k120-16 gaussian1`."""
+        if self.is_vanilla:
+            return ["vanilla"]
+        parts = []
+        if self.defence != "none":
+            parts += [short(self.penalty.name), f"l{self.weight:g}"]
+            if self.defence == "mixcon":
+                parts.append(f"b{self.defence_options()['beta']:g}")
+        if self.bottleneck is not None:
+            parts.append(f"k{self.bottleneck}")
+        for each in self.release_record():
+            first = next((value for name, value in each.items() if name not in ("name", "unit", "ramp")), "")
+            parts.append(short(each["name"]) + (f"{first:g}" if isinstance(first, int | float) else ""))
+        return parts
+
+    @property
+    def is_vanilla(self) -> bool:
+        """Whether nothing defends it."""
+        return self.defence == "none" and self.bottleneck is None and not self.release
+
+
+def options_of(part: type[Part], given: dict[str, Any]) -> dict[str, Any]:
+    """Every option of a part: as given, or its default."""
+    flags = {name: name.replace("_", "-") for name in part.options}
+    return {name: each.checked(flags[name], given.get(name, each.default)) for name, each in part.options.items()}
+
+
+def short(name: str) -> str:
+    """A part's name in the name of a folder; of a user's own the class.
+
+    Example:
+        >>> short("mixcon"), short("my/defences.py:Shuffle")
+        ('mixcon', 'Shuffle')
+    """
+    return name.rpartition(":")[2]

@@ -10,22 +10,27 @@ from errors import UserError
 from runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
 from runs.folder import Run
 
-OF_THE_DEFENCE = {"lambda", "beta", "defence", "family", "epsilon", "normalise"}
+OF_THE_DEFENCE = {"lambda", "defence", "bottleneck", "release", "options"}
 
 
 def matching_vanilla(run: Run) -> dict[str, Any] | None:
     """The results of the vanilla run beside this one that differs from it in nothing but the defence."""
     results = run.read_results()
-    if results["defence"]["name"] == "none":
+    if is_vanilla(results["defence"]):
         return None
     for folder in sorted(run.folder.parent.glob("*-vanilla-*")):
         try:
             other = Run(folder).read_results()
         except UserError:  # unfinished, or of another version
             continue
-        if without_defence(other) == without_defence(results) and other["defence"]["name"] == "none":
+        if without_defence(other) == without_defence(results) and is_vanilla(other["defence"]):
             return other
     return None
+
+
+def is_vanilla(defence: dict[str, Any]) -> bool:
+    """Whether nothing defends a run: no penalty, no bottleneck, no release; older records know of penalties alone."""
+    return defence["name"] == "none" and not defence.get("bottleneck") and not defence.get("release")
 
 
 def without_defence(results: dict[str, Any]) -> dict[str, Any]:

@@ -97,13 +97,26 @@ def is_word_by_word(value: Any) -> bool:
     return list_of(is_text)(tokens) and all(isinstance(each, list) for each in marks)
 
 
+def is_text_or_none(value: Any) -> bool:
+    """Whether a value is a text, or null."""
+    return value is None or is_text(value)
+
+
+def is_release(value: Any) -> bool:
+    """Whether a value is a release: its name and its options."""
+    return isinstance(value, dict) and is_text(value.get("name"))
+
+
 SECTIONS: dict[str, dict[str, Check]] = {
     "data": {
         "name": is_text, "source": is_text, "train": is_count, "test": is_count, "validation": is_count,
         "shape": list_of(is_count), "classes": is_count,
     },
     "model": {"name": is_text, "cut": is_text, "head": is_text},
-    "defence": {"name": is_text, "lambda": is_number, "beta": is_number},
+    "defence": {
+        "name": is_text, "lambda": is_number, "beta": is_number, "bottleneck": is_text_or_none,
+        "release": list_of(is_release),
+    },
     "utility": {"accuracy": is_number, "perplexity": is_number},
     "separability": {"mean": is_number},
     "config": {

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from errors import UserError
+from lightning_modules.defences import PENALTIES
 from reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
 from runs.config import TrainConfig, check_types
+
+UNDEFENDED: dict[str, Any] = {"defence": "none", "bottleneck": None, "release": [], "options": {}}
 
 
 @dataclass
@@ -66,7 +69,7 @@ class SweepConfig:
         Args:
             common: what all runs share, fields of TrainConfig.
         """
-        vanilla = cells_of([(0.0, self.beta[0])], self.seed, {**common, "defence": "none"})
+        vanilla = cells_of([(0.0, self.beta[0])], self.seed, {**common, **UNDEFENDED})
         defended = cells_of([(lam, beta) for lam in self.lam for beta in self.beta], self.seed, common)
         cells = {repr(dataclasses.asdict(config)): config for config in (*vanilla, *defended)}
         # λ = 0 is the vanilla network, unless the defence also changes what is released: each is there once
@@ -89,6 +92,8 @@ def cells_of(pairs: Sequence[tuple[float, float]], seeds: Sequence[int], common:
     cells: dict[str, TrainConfig] = {}
     for seed in seeds:
         for lam, beta in pairs:
-            config = TrainConfig(**common, lam=float(lam), beta=float(beta), seed=int(seed))
+            has_beta = "beta" in PENALTIES[common.get("defence") or "mixcon"].options
+            options = {**common.get("options", {}), **({"beta": float(beta)} if has_beta else {})}
+            config = TrainConfig(**{**common, "options": options}, lam=float(lam), seed=int(seed))
             cells.setdefault(repr(dataclasses.asdict(config)), config)
     return list(cells.values())

@@ -130,7 +130,7 @@ def batches(config: SweepConfig, common: dict[str, Any], outcome: Outcome) -> It
     setting = outcome.setting(config.metric) if config.refine else None
     if setting is None:
         return
-    known = {(cell.config.lam, cell.config.beta) for cell in outcome.cells}
+    known = {(cell.config.weight, cell.config.defence_record()["beta"]) for cell in outcome.cells}
     pairs = refined(setting, sweet_spot(setting, config.max_drop), config.refine, known)
     fewer = f" (no more than {len(pairs)} lie around the front)" if len(pairs) < config.refine else ""
     words = f"refining: {named(pairs)}{fewer}"

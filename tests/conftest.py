@@ -72,7 +72,7 @@ def config(npz: Callable[..., Path], tmp_path: Path) -> Callable[..., TrainConfi
             "trainer": {"accelerator": "cpu"},
             "attacks": ["none"],
         }
-        return TrainConfig(**{**defaults, **fields})
+        return TrainConfig.of(**{**defaults, **fields})
 
     return make
 
@@ -124,7 +124,7 @@ def text_config(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def config(**fields: Any) -> TrainConfig:
         defaults: dict[str, Any] = {"network": "gpt2-tiny", "dataset": str(corpus), "optimiser": "adam", "lr": 2e-3}
         defaults |= {"epochs": 2, "batch_size": 8, "length": 16, "vocabulary": 300, "out": out, "lam": 0.1}
-        return TrainConfig(**{**defaults, "trainer": {"accelerator": "cpu"}, "attacks": ["none"], **fields})
+        return TrainConfig.of(**{**defaults, "trainer": {"accelerator": "cpu"}, "attacks": ["none"], **fields})
 
     return config
 

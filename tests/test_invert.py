@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from evaluations.dispatch import evaluate
 from invert import main
+from lightning_modules.defences.releases import Chain
 from lightning_modules.networks.language import SplitLanguageModel
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint, load_module
@@ -94,7 +95,7 @@ def test_a_cut_that_is_not_there_is_one_line(
 def test_the_experiment_of_gpt2_tiny_is_a_language_run() -> None:
     written = yaml.safe_load((ROOT / "configs" / "gpt2_tiny.yaml").read_text())
     written["lam"] = written.pop("lambda")
-    assert TrainConfig(**written).is_language
+    assert TrainConfig.of(**written).is_language
     assert not TrainConfig().is_language
 
 
@@ -119,7 +120,7 @@ def test_the_text_comes_back_through_a_release_that_loses_nothing(
 ) -> None:
     def rotated(path: Path) -> SplitModule:
         module = load_module(path)
-        module.defence = Rotation(128)
+        module.defence.release = Chain(Rotation(128))
         return module
 
     monkeypatch.setattr("evaluations.leak.load_module", rotated)

@@ -17,7 +17,7 @@ from attacks import AttackerData, Victim
 from attacks.decoder import Decoder
 from attacks.whitebox import WhiteBox
 from evaluate import main
-from lightning_modules.defences import DEFENCES, Defence
+from lightning_modules.defences import RELEASES, Release, option
 from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint
 from runs.config import TrainConfig
@@ -28,26 +28,26 @@ from train import train
 Make = Callable[..., TrainConfig]
 
 
-class Scaled(Defence):
+class Scaled(Release):
     """z times a learned factor, with noise on it; nothing is added to the loss."""
 
-    name = "scaled"
-    sigma = 0.1
+    random = True
+    sigma: float = option(0.1, "of the noise", above=0)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.factor = nn.Parameter(torch.ones(()))
         self.register_buffer("seen", torch.zeros(()))
         self.seen: Tensor
 
-    def release(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor) -> Tensor:
         return self.factor * z + self.sigma * torch.randn_like(z)
 
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The defence in the registry, and attacks of a few steps."""
-    monkeypatch.setitem(DEFENCES, "scaled", Scaled)
+    monkeypatch.setitem(RELEASES.known, "scaled", Scaled)
     monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
     monkeypatch.setattr("metrics.classifier.STEPS", 5)
     monkeypatch.setitem(whitebox.STEPS, "fast", 5)
@@ -56,16 +56,16 @@ def own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def factor(run: Run) -> float:
-    return float(load_checkpoint(run.checkpoint)["state_dict"]["defence.factor"])
+    return float(load_checkpoint(run.checkpoint)["state_dict"]["defence.release.0.factor"])
 
 
 def test_its_parameter_trains_and_a_stopped_run_ends_where_an_unbroken_one_ends(
     config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = config(defence="scaled", lam=0.0, epochs=3, momentum=0.9, out=str(tmp_path / "whole"))
+    whole = config(release=["scaled"], epochs=3, momentum=0.9, out=str(tmp_path / "whole"))
     unbroken = Run(Path(whole.out) / train(whole)["name"])
     assert factor(unbroken) != 1
-    broken, step = config(defence="scaled", lam=0.0, epochs=3, momentum=0.9), SplitModule.training_step
+    broken, step = config(release=["scaled"], epochs=3, momentum=0.9), SplitModule.training_step
 
     def stop(self: SplitModule, batch: Any, batch_idx: int) -> Any:
         if self.current_epoch == 2 and batch_idx == 2:
@@ -83,7 +83,7 @@ def test_its_parameter_trains_and_a_stopped_run_ends_where_an_unbroken_one_ends(
 
 
 def test_what_it_keeps_moves_with_the_victim() -> None:
-    victim = Victim.from_module(SplitModule("lenet", [1, 28, 28], 3, defence="scaled"))
+    victim = Victim.from_module(SplitModule("lenet", [1, 28, 28], 3, release=[{"name": "scaled"}]))
     moved = copy.deepcopy(victim).to(torch.device("meta"))
     assert {tensor.device.type for tensor in moved.release.state_dict().values()} == {"meta"}  # type: ignore[attr-defined]
     plain = Victim(nn.Flatten(), nn.Identity(), lambda z: z, (1, 28, 28), 3, (0.0, 1.0))
@@ -93,7 +93,7 @@ def test_what_it_keeps_moves_with_the_victim() -> None:
 def test_the_same_command_gives_the_same_figures_however_random_the_release(config: Make, tmp_path: Path) -> None:
     found = []
     for folder in ("one", "other"):
-        chosen = config(defence="scaled", lam=0.0, out=str(tmp_path / folder))
+        chosen = config(release=["scaled"], out=str(tmp_path / folder))
         run = Run(Path(chosen.out) / train(chosen)["name"])
         torch.randn(7)  # whatever else was drawn in between
         assert main([str(run.folder), "--device", "cpu", "--samples", "6", "--budget", "fast"]) == 0
@@ -103,13 +103,13 @@ def test_the_same_command_gives_the_same_figures_however_random_the_release(conf
 
 
 def test_the_client_and_the_attacker_do_not_draw_the_same_noise(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = config(defence="scaled", lam=0.0)
+    chosen = config(release=["scaled"])
     run, seen = Run(Path(chosen.out) / train(chosen)["name"]), []
     reconstruct = WhiteBox.reconstruct
 
     def spied(self: WhiteBox, victim: Victim, z: Tensor) -> Any:
         x = torch.zeros(len(z), *victim.shape)
-        seen.append((z - victim.encoder(x) * float(victim.release.defence.factor), victim.released(x)))  # type: ignore[attr-defined]
+        seen.append((z - victim.encoder(x) * float(victim.release[0].factor), victim.released(x)))  # type: ignore[index]
         seen.append((victim.released(x), victim.released(x)))
         return reconstruct(self, victim, z)
 
@@ -141,6 +141,6 @@ def test_a_decoder_of_one_release_is_not_taken_for_another(tmp_path: Path) -> No
 
 
 def test_a_grid_over_a_release_has_a_vanilla_cell_of_its_own() -> None:
-    common = {"dataset": "mnist-5k", "defence": "scaled"}
-    cells = [(cell.defence, cell.lam) for cell in SweepConfig(lam=[0.0], beta=[1e-4]).grid(common)]
-    assert cells == [("none", 0.0), ("scaled", 0.0)]
+    common = {"dataset": "mnist-5k", "release": ["scaled"]}
+    cells = [(cell.defence, cell.release) for cell in SweepConfig(lam=[0.0], beta=[1e-4]).grid(common)]
+    assert cells == [("none", []), ("none", ["scaled"])]

@@ -123,7 +123,7 @@ def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
     monkeypatch.delenv("SLURM_PROCID")
     same: dict[str, Any] = {"dataset": str(data), "epochs": 2, "batch_size": 12, "lam": 1.0, "beta": 1e-4}
     same |= {"attacks": ["none"], "trainer": {"accelerator": "cpu"}}
-    alone = TrainConfig(**same, out=str(tmp_path / "alone"))
+    alone = TrainConfig.of(**same, out=str(tmp_path / "alone"))
     name = train(alone)["name"]
     assert results_in(tmp_path / "alone")[name] == results_in(out)[name]  # the same run to the last bit
 
@@ -178,7 +178,7 @@ def test_kills_of_a_sweep_and_of_a_worker_lose_nothing(
     for run in out.glob("*-s0-*"):  # what an unbroken training gives, to the last bit
         config = yaml.safe_load((run / "config.yaml").read_text())
         lam = config.pop("lambda")
-        train(TrainConfig(**{**config, "lam": lam, "out": str(tmp_path / "unbroken")}))
+        train(TrainConfig.of(**{**config, "lam": lam, "out": str(tmp_path / "unbroken")}))
     assert results_in(out) == results_in(tmp_path / "unbroken")
     assert len(results_in(out)) == 5
 
@@ -318,7 +318,7 @@ def test_what_cannot_be_made_again_stays_as_it_is(
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     same: dict[str, Any] = {"epochs": 2, "batch_size": 12, "attacks": ["none"], "trainer": {"accelerator": "cpu"}}
-    train(TrainConfig(**same, dataset=str(data), lam=0.0, beta=1e-2, out=str(out)))
+    train(TrainConfig.of(**same, dataset=str(data), lam=0.0, beta=1e-2, out=str(out)))
     before = files_in(out)
     again = ["--lambda", "0", "--beta", "1e-2", *flags(data, out), "--force"]
     refused_by(main, capsys, "no Ray cluster answers", *again, "--address", "127.0.0.1:1")

@@ -289,7 +289,9 @@ def test_fast_dev_run_saves_nothing(config: Make) -> None:
 
 
 def test_a_penalty_that_never_moves_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightning_modules.defences.MixCon.penalty", lambda self, z, y, x: z.flatten()[0] * 0 + 0.25)
+    monkeypatch.setattr(
+        "lightning_modules.defences.penalties.MixCon.penalty", lambda self, z, y, x: z.flatten()[0] * 0 + 0.25
+    )
     chosen = config(lam=1.0)
     with pytest.raises(UserError, match=r"the mixcon penalty never moved: it was 0\.25"):
         train(chosen)
@@ -302,7 +304,9 @@ def test_a_loss_that_is_no_number_stops_the_run(config: Make) -> None:
 
 
 def test_a_penalty_without_a_path_to_the_cut_layer_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightning_modules.defences.MixCon.penalty", lambda self, z, y, x: z.detach().square().mean())
+    monkeypatch.setattr(
+        "lightning_modules.defences.penalties.MixCon.penalty", lambda self, z, y, x: z.detach().square().mean()
+    )
     with pytest.raises(UserError, match="does not depend on the cut layer"):
         train(config(lam=1.0))
 

@@ -14,29 +14,14 @@ from torch import Tensor
 from attacks.decoder.networks import Discriminator, InverseNetwork
 from attacks.threat_model import AttackerData, Victim, device_of
 from datamodules.tensors import TensorBatches, scaled
+from lightning_modules.ssim import WINDOW, structural_dissimilarity
 from progress import steps_shown
 
 BATCH = 128
-SSIM_WINDOW, SSIM_SIGMA = 11, 1.5  # Wang et al. 2004
 PEAK_LR = 3e-3  # of the inverse network's one cycle
 XI = 10.0  # ξ, what Eq. 7 weighs its two ℓ1 terms with
 GAN_LR, GAN_EPOCHS = 2e-3, 50
 GAN_BETAS = (0.5, 0.999)  # what GANs are trained with since DCGAN; the paper only says Adam
-
-
-def structural_dissimilarity(recovered: Tensor, original: Tensor) -> Tensor:
-    """1 − SSIM, averaged over a batch of images in [0, 1], by two one-dimensional windows instead of a square one."""
-    offset = torch.arange(SSIM_WINDOW, device=original.device, dtype=original.dtype) - SSIM_WINDOW // 2
-    window = torch.exp(-offset.square() / (2 * SSIM_SIGMA**2))
-    c = original.shape[1]
-    products = torch.cat([recovered, original, recovered.square(), original.square(), recovered * original], dim=1)
-    column = (window / window.sum()).view(1, 1, -1, 1).expand(5 * c, 1, -1, 1)
-    blurred = F.conv2d(F.conv2d(products, column, groups=5 * c), column.transpose(2, 3), groups=5 * c)
-    mean_r, mean_o, square_r, square_o, product = blurred.chunk(5, dim=1)
-    covariance = product - mean_r * mean_o
-    variances = square_r - mean_r.square() + square_o - mean_o.square()
-    luminance = (2 * mean_r * mean_o + 0.01**2) / (mean_r.square() + mean_o.square() + 0.01**2)
-    return 1 - (luminance * (2 * covariance + 0.03**2) / (variances + 0.03**2)).mean()
 
 
 def inverse_loss(recovered: Tensor, original: Tensor) -> Tensor:
@@ -44,7 +29,7 @@ def inverse_loss(recovered: Tensor, original: Tensor) -> Tensor:
     if original.ndim == 2:
         return F.mse_loss(recovered, original)
     loss = F.l1_loss(recovered, original)
-    if min(original.shape[-2:]) >= SSIM_WINDOW:
+    if min(original.shape[-2:]) >= WINDOW:
         loss = loss + 0.5 * structural_dissimilarity(recovered, original)
     return loss
 

@@ -1,9 +1,9 @@
-"""Defences by name: none, mixcon, unicon."""
+"""Defences: a penalty while training, a bottleneck before anything leaves, a release that is what leaves."""
 
-from lightning_modules.defences.base import Defence, Release
-from lightning_modules.defences.mixcon import PENALTY_FAMILY, MixCon, mixcon_loss
-from lightning_modules.defences.unicon import UniCon, unicon_loss
+from lightning_modules.defences.bottlenecks import Bottleneck
+from lightning_modules.defences.defence import Defence
+from lightning_modules.defences.options import Option, Part, option
+from lightning_modules.defences.penalties import PENALTIES, Penalty
+from lightning_modules.defences.releases import RELEASES, Release
 
-DEFENCES: dict[str, type[Defence]] = {defence.name: defence for defence in (Defence, MixCon, UniCon)}
-
-__all__ = ["DEFENCES", "PENALTY_FAMILY", "Defence", "MixCon", "Release", "UniCon", "mixcon_loss", "unicon_loss"]
+__all__ = ["PENALTIES", "RELEASES", "Bottleneck", "Defence", "Option", "Part", "Penalty", "Release", "option"]

@@ -14,9 +14,10 @@ import attacks.decoder.training as training
 from attacks import AttackerData, Victim
 from attacks.decoder import Decoder
 from attacks.decoder.networks import Discriminator, InverseNetwork
-from attacks.decoder.training import GanModule, inverse_loss, random_batches, structural_dissimilarity
+from attacks.decoder.training import GanModule, inverse_loss, random_batches
 from errors import UserError
 from lightning_modules.split_module import SplitModule
+from lightning_modules.ssim import structural_dissimilarity
 
 SHAPES = [
     ((16, 5, 5), (1, 28, 28)),  # LeNet after the 2nd block

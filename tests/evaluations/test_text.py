@@ -21,6 +21,7 @@ from attacks.text.single_commit import OPERATING_POINTS
 from datamodules.tokens import TextTokenizer
 from evaluate import main
 from evaluations.dispatch import evaluate
+from lightning_modules.defences.releases import Chain
 from lightning_modules.utility import measure_utility
 from runs.checkpoints import load_module
 from runs.config import AttackConfig, TrainConfig
@@ -92,7 +93,7 @@ def test_the_record_of_every_policy(run: Run) -> None:
 def test_a_release_that_loses_nothing_hides_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def rotated(path: Path) -> Any:
         module = load_module(path)
-        module.defence = Rotation(128)
+        module.defence.release = Chain(Rotation(128))
         return module
 
     monkeypatch.setattr(text, "load_module", rotated)

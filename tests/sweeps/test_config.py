@@ -13,7 +13,7 @@ COMMON: dict[str, Any] = {"dataset": "mnist-5k"}
 
 
 def pairs(config: SweepConfig, **common: Any) -> list[tuple[float, float, int]]:
-    return [(cell.lam, cell.beta, cell.seed) for cell in config.grid({**COMMON, **common})]
+    return [(cell.weight, cell.defence_record()["beta"], cell.seed) for cell in config.grid({**COMMON, **common})]
 
 
 @pytest.mark.parametrize("lam", [[1.0, 10.0], [0.0, 1.0, 10.0]])

@@ -54,9 +54,9 @@ def test_a_cell_that_failed_once_and_was_made_since_has_not_failed(cells: list[S
         train(cell.config)
     cells[0].run.write_failure(cells[0].failure("no luck"))
     common = dataclasses.asdict(cells[0].config)
-    for name in ("lam", "beta", "seed"):
+    for name in ("lam", "options", "seed"):
         del common[name]
-    grid = SweepConfig(lam=[1.0], beta=[cells[1].config.beta], seed=[cells[0].config.seed])
+    grid = SweepConfig(lam=[1.0], beta=[cells[1].config.defence_record()["beta"]], seed=[cells[0].config.seed])
     outcome = sweep(grid, common, train)  # nothing is left to do, so no Ray is begun
     assert not outcome.failed
     assert not cells[0].run.failure.exists()

@@ -13,13 +13,13 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from lightning_modules.defences import Defence
+from lightning_modules.defences import Release
 from lightning_modules.networks.language import SplitLanguageModel
 
 VOCABULARY, LENGTH = 300, 8
 
 
-class Rotation(Defence):
+class Rotation(Release):
     """A release that loses nothing and that everyone knows: z turned, and stretched, by a matrix."""
 
     matrix: Tensor
@@ -30,7 +30,7 @@ class Rotation(Defence):
         self.register_buffer("matrix", torch.linalg.qr(drawn).Q)
         self.stretch = stretch
 
-    def release(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor) -> Tensor:
         return self.stretch * z @ self.matrix
 
 

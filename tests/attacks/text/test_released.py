@@ -18,7 +18,7 @@ from attacks.text.proxy import InnerLoop
 from attacks.text.released import as_released
 from attacks.text.single_commit import SingleCommit
 from attacks.text.sipit import Sipit
-from lightning_modules.defences import Defence
+from lightning_modules.defences.releases import Chain
 from lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Rotation, Trained
 
@@ -45,7 +45,7 @@ def test_a_public_rotation_hides_nothing(
 ) -> None:
     defence, model, prompts = Rotation(64), trained.cut(1), [prompt[:4] for prompt in trained.prompts[:3]]
     sent = [state @ defence.matrix for state in leaked(model, prompts)]
-    recovery = policy(as_released(model, defence), trained.text).invert(sent)
+    recovery = policy(as_released(model, Chain(defence)), trained.text).invert(sent)
     assert recovery.tokens == prompts
     assert recovery.verified_share == 1.0
 
@@ -53,15 +53,17 @@ def test_a_public_rotation_hides_nothing(
 def test_the_margin_is_of_what_is_released(trained: Trained) -> None:
     model, prompts = trained.cut(1), [trained.prompts[0][:3]]
     margin = one_step_margin(model, prompts)
-    twice = one_step_margin(as_released(model, Rotation(64, stretch=2.0)), prompts)
+    twice = one_step_margin(as_released(model, Chain(Rotation(64, stretch=2.0))), prompts)
     assert torch.allclose(twice.distance, 2 * margin.distance, rtol=1e-4)
 
 
 def test_what_is_prepared_for_one_release_is_not_taken_for_another(trained: Trained, tmp_path: Path) -> None:
     model = trained.cut(1)
-    views = [as_released(model, each) for each in (Defence(), Rotation(64), Rotation(64, 1), Rotation(64, 0, 2.0))]
+    views = [
+        as_released(model, Chain(*each)) for each in ((), (Rotation(64),), (Rotation(64, 1),), (Rotation(64, 0, 2.0),))
+    ]
     assert len({fingerprint(view) for view in views}) == 4, "the matrix is a buffer, the stretch a plain number"
-    assert fingerprint(views[1]) == fingerprint(as_released(model, Rotation(64)))
+    assert fingerprint(views[1]) == fingerprint(as_released(model, Chain(Rotation(64))))
     tables: list[Any] = [cached_first_states(view, tmp_path) for view in views]
     for view, table in zip(views, tables, strict=True):
         assert torch.equal(table, first_states(view))
@@ -69,4 +71,4 @@ def test_what_is_prepared_for_one_release_is_not_taken_for_another(trained: Trai
 
 def test_where_nothing_happens_on_release_the_model_is_itself(trained: Trained) -> None:
     model = trained.cut(1)
-    assert as_released(model, Defence()) is model, "so that what was prepared before is found again"
+    assert as_released(model, Chain()) is model, "so that what was prepared before is found again"

@@ -5,9 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from errors import UserError
-from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import across_classes, mean_over_listed_pairs, same_class, sum_over_pairs
+from lightning_modules.defences.options import option
+from lightning_modules.defences.penalties.base import PENALTIES, Penalty
+from lightning_modules.defences.penalties.pairs import (
+    across_classes,
+    mean_over_listed_pairs,
+    same_class,
+    sum_over_pairs,
+)
 
 # Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
 # family, each with its slope.
@@ -54,30 +59,28 @@ def mixcon_loss(
     return sum_over_pairs(z, pairs / pairs.sum(), lambda d: PENALTY_FAMILY[family](d, beta), epsilon, normalise)
 
 
-class MixCon(Defence):
-    """MixCon as a defence of the cut layer. See `mixcon_loss` for the arguments.
+@PENALTIES("mixcon")
+class MixCon(Penalty):
+    """MixCon as a penalty on the cut layer. See `mixcon_loss`."""
 
-    Args:
-        partners: 0 for the pairs of Eq. 1; else how many others of the batch each example is paired with, for classes
-            that are many and ragged, such as tokens.
-    """
-
-    name = "mixcon"
-    active = True
-
-    def __init__(
-        self,
-        beta: float = 1e-4,
-        epsilon: float = 1e-6,
-        family: str = "inverse",
-        normalise: bool = True,
-        partners: int = 0,
-    ) -> None:
-        super().__init__()
-        if family not in PENALTY_FAMILY:
-            raise UserError(f"family must be one of {', '.join(PENALTY_FAMILY)}; got {family}")
-        self.beta, self.epsilon, self.family, self.normalise = beta, epsilon, family, normalise
-        self.partners = partners
+    if_it_never_moved = "representations may be dead or clamped (try another --lr, --epsilon or --cut)"
+    beta: float = option(
+        1e-4, "β, what keeps representations of different classes apart; 0 lets them collapse", least=0
+    )
+    family: str = option(
+        "inverse",
+        "the function of the squared distance d: inverse (the paper's d + β/d), log (d − β·log d) or inverse-square "
+        "(d + β/d²)",
+        choices=PENALTY_FAMILY,
+    )
+    epsilon: float = option(1e-6, "squared distances are clamped to [ε, 1/ε]", above=0, below=1)
+    normalise: bool = option(True, "whether the penalty sees representations scaled to unit norm, as in the paper")
+    partners: int = option(
+        0,
+        "0 for the pairs of Eq. 1; else how many others of the batch each example is paired with, for classes that are "
+        "many and ragged, such as tokens (8 for a language model)",
+        least=0,
+    )
 
     def least_batch(self, classes: int) -> int:
         return 2  # of two classes
@@ -91,6 +94,3 @@ class MixCon(Defence):
         pairs = across_classes(y, self.partners)
         curve = PENALTY_FAMILY[self.family]
         return mean_over_listed_pairs(z, pairs, lambda d: curve(d, self.beta), self.epsilon, self.normalise)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, epsilon={self.epsilon}, family={self.family}, normalise={self.normalise}"

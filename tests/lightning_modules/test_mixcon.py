@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.defences import DEFENCES, PENALTY_FAMILY, Defence, MixCon, UniCon, mixcon_loss, unicon_loss
-from lightning_modules.defences.mixcon import mixcon_pairs
-from lightning_modules.defences.pairs import squared_distances, unit_norm
+from lightning_modules.defences.penalties import PENALTY_FAMILY, MixCon, Penalty, UniCon, mixcon_loss, unicon_loss
+from lightning_modules.defences.penalties.mixcon import mixcon_pairs
+from lightning_modules.defences.penalties.pairs import squared_distances, unit_norm
 
 
 def mixcon_by_loop(z: Tensor, y: Tensor, f: Callable[[float], float], epsilon: float, normalise: bool) -> float:
@@ -164,12 +164,6 @@ def test_order_within_the_batch_only_changes_who_is_paired() -> None:
     assert torch.allclose(mixcon_loss(z, y, 0.1), mixcon_loss(z[swapped], y[swapped], 0.1))
 
 
-@pytest.mark.parametrize("name", DEFENCES)
-def test_a_defence_releases_the_shape_it_was_given(name: str) -> None:
-    z = torch.randn(4, 3, 2, 2)
-    assert DEFENCES[name]().release(z).shape == z.shape
-
-
 # ---------------------------------------------------------------------- many ragged classes: tokens
 
 
@@ -193,7 +187,7 @@ def test_the_ragged_unicon_compares_within_a_class_only() -> None:
 
 
 @pytest.mark.parametrize("defence", [MixCon(beta=1e-2, partners=4), UniCon(partners=4)])
-def test_the_ragged_penalties_have_their_gradients(defence: Defence) -> None:
+def test_the_ragged_penalties_have_their_gradients(defence: Penalty) -> None:
     z = torch.randn(8, 3, dtype=torch.float64, requires_grad=True)
     y = torch.tensor([0, 0, 1, 1, 2, 3, 3, 3])
 

@@ -3,8 +3,14 @@
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.base import Defence
-from lightning_modules.defences.pairs import mean_over_listed_pairs, same_class, sum_over_pairs, within_classes
+from lightning_modules.defences.options import option
+from lightning_modules.defences.penalties.base import PENALTIES, Penalty
+from lightning_modules.defences.penalties.pairs import (
+    mean_over_listed_pairs,
+    same_class,
+    sum_over_pairs,
+    within_classes,
+)
 
 
 def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
@@ -29,15 +35,17 @@ def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
     return sum_over_pairs(z, weight, lambda d: (d, torch.ones_like(d)), normalise=normalise)
 
 
-class UniCon(Defence):
-    """UniCon as a defence of the cut layer. See `unicon_loss` for the first argument, `MixCon` for the second."""
+@PENALTIES("unicon")
+class UniCon(Penalty):
+    """UniCon as a penalty on the cut layer. See `unicon_loss`."""
 
-    name = "unicon"
-    active = True
-
-    def __init__(self, normalise: bool = True, partners: int = 0) -> None:
-        super().__init__()
-        self.normalise, self.partners = normalise, partners
+    normalise: bool = option(True, "whether the penalty sees representations scaled to unit norm, as in the paper")
+    partners: int = option(
+        0,
+        "0 for all pairs of a class; else how many others of the batch each example is paired with, for classes that "
+        "are many and ragged, such as tokens (8 for a language model)",
+        least=0,
+    )
 
     def least_batch(self, classes: int) -> int:
         return 2 if self.partners else classes + 1  # of one class twice

@@ -1,0 +1,79 @@
+"""Compression measured in noise: what a Gaussian release lets through beyond the class, in nats.
+
+With noise of scale σ on h, mean ‖h − c_y‖²/2σ² bounds I(X; Z̃ | Y): the loss minimises what it certifies. `vib` is the
+variational information bottleneck with the release's own σ: all centres at 0.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from errors import UserError
+from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+
+MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches or so
+
+
+def compression(h: Tensor, centres: Tensor, sigma: float) -> Tensor:
+    """mean_i ‖h_i − c_i‖² / 2σ², (B, …) and (B, d) → a scalar, in nats.
+
+    Example:
+        >>> compression(torch.tensor([[1.0, 1.0]]), torch.zeros(1, 2), sigma=1.0)
+        tensor(1.)
+    """
+    return (h.flatten(1) - centres).square().sum(dim=1).mean() / (2 * sigma**2)
+
+
+class MeasuredInNoise(Penalty):
+    """A penalty in units of the release's own noise."""
+
+    sets_scale = True
+
+    def put(self, place: Place) -> None:
+        if place.sigma is None:
+            raise UserError(
+                f"--defence {self.name} measures in the noise that is released: add --release gaussian --sigma 1"
+            )
+        self.sigma = place.sigma
+
+
+@PENALTIES("compress")
+class Compress(MeasuredInNoise):
+    """‖h − c_y‖²/2σ² to the class's own centre, a moving average of its members."""
+
+    def put(self, place: Place) -> None:
+        super().put(place)
+        width = place.z_shape[-1] if place.is_text else torch.Size(place.z_shape).numel()
+        self.register_buffer("centres", torch.zeros(place.classes, width))
+        self.register_buffer("seen", torch.zeros(place.classes, dtype=torch.bool))
+        self.centres: Tensor
+        self.seen: Tensor
+
+    def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        if self.training:
+            self.follow(z.detach().flatten(1), y)
+        return compression(z, self.centres[y], self.sigma)
+
+    @torch.no_grad()
+    def follow(self, z: Tensor, y: Tensor) -> None:
+        """Move the centres of the classes in a batch towards their members; the first members are a centre at once."""
+        count = torch.bincount(y, minlength=len(self.centres)).to(z)[:, None]
+        mean = torch.zeros_like(self.centres).index_add_(0, y, z.to(self.centres)) / count.clamp_min(1)
+        step = torch.where(self.seen[:, None], MOMENTUM, 1.0) * (count > 0)
+        self.centres += step * (mean - self.centres)
+        self.seen |= count[:, 0] > 0
+
+
+@PENALTIES("vib")
+class VIB(MeasuredInNoise):
+    """KL(N(h, σ²) ‖ N(0, 1)) summed over entries, in nats."""
+
+    def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        return gaussian_kl(z, self.sigma)
+
+
+def gaussian_kl(h: Tensor, sigma: float) -> Tensor:
+    """mean_i Σ_d ½(σ² + h_id² − 1 − ln σ²), (B, …) → a scalar."""
+    variance = torch.tensor(sigma**2, dtype=h.dtype)
+    return 0.5 * (h.flatten(1).square() + variance - 1 - variance.log()).sum(dim=1).mean()

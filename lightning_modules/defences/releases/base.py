@@ -1,0 +1,81 @@
+"""Release: what really leaves the client, in training, in utility and in every attack, drawn anew for every query."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from lightning_modules.defences.options import Part
+from registry import Registry
+
+
+class Release(Part):
+    """The base of every release; by itself it lets everything through."""
+
+    random: ClassVar[bool] = False  # whether two queries for one input get two answers
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of what is added to an entry at random."""
+        return 0.0
+
+    def forward(self, z: Tensor) -> Tensor:
+        """What leaves the client of z (B, …)."""
+        return z
+
+    def expected(self, z: Tensor) -> Tensor:
+        """What leaves the client without what is drawn at random: an attacker who knows the release explains that."""
+        return self.forward(z)
+
+    def at(self, progress: float) -> None:
+        """Told before every epoch which part of the training is done, in [0, 1]; 1 ever after."""
+
+
+class Chain(nn.Sequential):
+    """Releases one after the other; none of them lets everything through."""
+
+    def releases(self) -> list[Release]:
+        """The releases in order."""
+        return [each for each in self if isinstance(each, Release)]
+
+    def expected(self, z: Tensor) -> Tensor:
+        """What leaves the client without what is drawn at random."""
+        for each in self.releases():
+            z = each.expected(z)
+        return z
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two queries for one input get two answers."""
+        return any(each.random for each in self.releases())
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of what is added to an entry at random, all releases together."""
+        return math.hypot(*(each.noise for each in self.releases()))
+
+    def at(self, progress: float) -> None:
+        """Told how much of the training is done, in [0, 1]."""
+        for each in self.releases():
+            each.at(progress)
+
+
+RELEASES: Registry[Release] = Registry("release", Release)
+
+
+def features(z: Tensor) -> tuple[int, ...]:
+    """The dimensions of one answer: all but the first; of a sequence (B, T, d) the last, a position at a time.
+
+    Example:
+        >>> import torch
+        >>> features(torch.zeros(2, 16, 5, 5)), features(torch.zeros(2, 7, 64))
+        ((1, 2, 3), (2,))
+    """
+    return (2,) if z.ndim == 3 else tuple(range(1, z.ndim))
+
+
+def unit_rms(z: Tensor) -> Tensor:
+    """z with root mean square 1 in every answer: noise of a given σ cannot be undone by a larger z."""
+    return z * z.square().mean(dim=features(z), keepdim=True).clamp_min(1e-12).rsqrt()  # finite gradients at 0

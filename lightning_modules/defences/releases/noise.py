@@ -1,0 +1,84 @@
+"""Additive noise: gaussian and laplace.
+
+σ and b mean something only against the scale of z. With a penalty that sets the scale itself (compress, vib) z is
+released as it is; otherwise every answer is scaled to unit root mean square first. `unit` says which it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lightning_modules.defences.options import option
+from lightning_modules.defences.releases.base import RELEASES, Release, unit_rms
+
+RAMP = 1 / 3  # of the training until noise is whole: from the first step on it can keep a network from learning
+UNITS = ("rms", "raw")
+
+
+class Noise(Release):
+    """Noise of one size on every entry."""
+
+    random = True
+    unit: str = option("rms", "what noise is measured in: rms (every answer is scaled to it), or raw", choices=UNITS)
+    ramp: float = option(RAMP, "the part of the training during which noise grows to its full size", least=0, most=1)
+
+    def __init__(self, **given: object) -> None:
+        super().__init__(**given)
+        self.share = 1.0  # of the full size
+
+    def at(self, progress: float) -> None:
+        self.share = 1.0 if progress >= self.ramp else progress / self.ramp
+
+    def expected(self, z: Tensor) -> Tensor:
+        return unit_rms(z) if self.unit == "rms" else z
+
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.expected(z)
+        return z + self.share * self.size * self.drawn(z)
+
+    @property
+    def size(self) -> float:
+        """The noise's scale."""
+        raise NotImplementedError
+
+    def drawn(self, z: Tensor) -> Tensor:
+        """Noise of scale 1, shaped as z."""
+        raise NotImplementedError
+
+
+@RELEASES("gaussian")
+class Gaussian(Noise):
+    """z + σ·N(0, 1)."""
+
+    sigma: float = option(0.5, "σ, the standard deviation of the noise", above=0)
+
+    @property
+    def size(self) -> float:
+        return self.sigma
+
+    @property
+    def noise(self) -> float:
+        return self.sigma
+
+    def drawn(self, z: Tensor) -> Tensor:
+        return torch.randn_like(z)
+
+
+@RELEASES("laplace")
+class Laplace(Noise):
+    """z + noise of density exp(−|·|/b)/2b, whose variance is 2b²."""
+
+    scale: float = option(0.5, "b, the scale of the noise", above=0)
+
+    @property
+    def size(self) -> float:
+        return self.scale
+
+    @property
+    def noise(self) -> float:
+        return 2**0.5 * self.scale
+
+    def drawn(self, z: Tensor) -> Tensor:
+        one, other = torch.empty_like(z).exponential_(), torch.empty_like(z).exponential_()
+        return one - other  # the difference of two exponentials is a Laplace

@@ -1,0 +1,115 @@
+"""Things by name: each registers itself once, a user's own is named `path/to/file.py:Class`, and a slip is answered."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from errors import UserError, first_line
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes of one kind by name.
+
+    Args:
+        kind: what they are, in words, such as `penalty`.
+        base: what a user's own must be a subclass of.
+    """
+
+    def __init__(self, kind: str, base: type[T]) -> None:
+        self.kind, self.base = kind, base
+        self.known: dict[str, type[T]] = {}
+
+    def __call__(self, name: str) -> Callable[[type[T]], type[T]]:
+        """`@PENALTIES("mixcon")` above a class registers it; a name that is taken is an error."""
+
+        def register(found: type[T]) -> type[T]:
+            if self.known.get(name, found) is not found:
+                raise ValueError(f"there is a {self.kind} {name} already: {self.known[name].__name__}")
+            self.known[name] = found
+            found.name = name  # type: ignore[attr-defined]
+            return found
+
+        return register
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __getitem__(self, name: str) -> type[T]:
+        """The class of this name, or of `path/to/file.py:Class`."""
+        if is_users_own(name):
+            found = load_class(name)
+            if not issubclass(found, self.base):
+                raise UserError(f"{name} is no {self.kind}: it must be a subclass of {self.base.__name__}")
+            found.name = name  # type: ignore[attr-defined]
+            return found
+        if name not in self.known:
+            near = difflib.get_close_matches(name, self.known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise UserError(
+                f"there is no {self.kind} {name}{meant} (there are {', '.join(self.known)}, "
+                f"and your own as path/to/file.py:Class)"
+            )
+        return self.known[name]
+
+
+def is_users_own(name: str) -> bool:
+    """Whether a name is a class in a file.
+
+    Example:
+        >>> is_users_own("my_defences.py:Shuffle"), is_users_own("mixcon")
+        (True, False)
+    """
+    return name.partition(":")[0].endswith(".py")
+
+
+def module_name(path: str) -> str:
+    """What a user's file is called once it is loaded: a name of its own, so that two loads do not make two classes."""
+    return f"sweetspot_user_{hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:12]}"
+
+
+def is_loaded(name: str) -> bool:
+    """Whether the user has named the file of `path/to/file.py:Class` as code in this process."""
+    return module_name(name.partition(":")[0]) in sys.modules
+
+
+def load_file(path: str) -> ModuleType:
+    """The module in a file that the user names as code: it is run, once."""
+    if not Path(path).is_file():
+        raise UserError(f"there is no file {path}")
+    name = module_name(path)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, Path(path).resolve())
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} is no Python file")
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[name])
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"{path} cannot be run ({type(error).__name__}: {first_line(error)})") from error
+    return sys.modules[name]
+
+
+def load_class(name: str) -> type[Any]:
+    """The class that `path/to/file.py:Class` names. The file is the user's code, and is run."""
+    path, _, wanted = name.partition(":")
+    if not wanted:
+        raise UserError(f"{name} names no class: write {path}:Class")
+    module = load_file(path)
+    found = getattr(module, wanted, None)
+    if not isinstance(found, type):
+        classes = [each for each, value in vars(module).items() if isinstance(value, type)]
+        near = difflib.get_close_matches(wanted, classes, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"{path} has no class {wanted}{meant}")
+    return found
