@@ -102,7 +102,7 @@ def write_results(results: Mapping[str, Any], file: str | None) -> None:
     if file is None:
         return
     written = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
-    with replacing(Path(file)) as temporary:  # bytes of a file's name that are no text become \\udcXX, as JSON has it
+    with replacing(Path(file)) as temporary:
         temporary.write_text(written, encoding="utf-8", errors="backslashreplace")
 
 
