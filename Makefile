@@ -44,6 +44,7 @@ test-all: lint
 
 bench: setup
 	$(RUN) benchmarks/train.py
+	$(RUN) benchmarks/defences.py
 	$(RUN) benchmarks/whitebox.py
 	$(RUN) benchmarks/text_inversion.py
 	$(RUN) benchmarks/gradients.py
