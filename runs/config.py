@@ -295,10 +295,9 @@ class TrainConfig(AttackConfig):
     def flags(self) -> dict[str, Any]:
         """Every field by its name, with the options of its parts beside them: what `of` takes again."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "options"}
-        return {
-            **fields,
-            **{name: value for part in self.parts for name, value in options_of(part, self.options).items()},
-        }
+        for options in (self.defence_options(), *self.release_record()):
+            fields |= {name: value for name, value in options.items() if name != "name"}
+        return fields
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -146,6 +146,14 @@ def test_names_tell_parts_apart(config: Make) -> None:
     assert config(release=["gaussian"]).run_name("a", "b") == config(release=["gaussian"], sigma=0.5).run_name("a", "b")
 
 
+@pytest.mark.parametrize("name", ZOO)
+def test_what_a_run_records_is_the_same_run_again(name: str, config: Make) -> None:
+    chosen = config(**ZOO[name])
+    again = TrainConfig.of(**chosen.flags())
+    assert again.run_name("mnist", "torchvision") == chosen.run_name("mnist", "torchvision")
+    assert again.release_record() == chosen.release_record()
+
+
 def test_an_older_record_of_another_defence_is_still_a_config(config: Make) -> None:
     old = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
     assert config(defence="none", lam=0.0, **old).options == {}
