@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from datamodules.tokens import train_bpe
 from lightning_modules.causal_lm import gpt2_tiny
+from lightning_modules.split_module import SplitModule
 from runs.config import TrainConfig
 from train import train
 
@@ -75,6 +76,26 @@ def config(npz: Callable[..., Path], tmp_path: Path) -> Callable[..., TrainConfi
         return TrainConfig.of(**{**defaults, **fields})
 
     return make
+
+
+@pytest.fixture
+def power_cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainConfig, int], None]:
+    """`power_cut(config, epoch)` trains until the third batch of an epoch (from 0), and stops there."""
+
+    def stop(config: TrainConfig, epoch: int) -> None:
+        step = SplitModule.training_step
+
+        def training_step(self: SplitModule, batch: Any, batch_idx: int) -> Any:
+            if self.current_epoch == epoch and batch_idx == 2:
+                raise RuntimeError("power cut")
+            return step(self, batch, batch_idx)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SplitModule, "training_step", training_step)
+            with pytest.raises(RuntimeError, match="power cut"):
+                train(config)
+
+    return stop
 
 
 @pytest.fixture

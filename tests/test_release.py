@@ -60,22 +60,13 @@ def factor(run: Run) -> float:
 
 
 def test_its_parameter_trains_and_a_stopped_run_ends_where_an_unbroken_one_ends(
-    config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Make, tmp_path: Path, power_cut: Callable[[TrainConfig, int], None]
 ) -> None:
     whole = config(release=["scaled"], epochs=3, momentum=0.9, out=str(tmp_path / "whole"))
     unbroken = Run(Path(whole.out) / train(whole)["name"])
     assert factor(unbroken) != 1
-    broken, step = config(release=["scaled"], epochs=3, momentum=0.9), SplitModule.training_step
-
-    def stop(self: SplitModule, batch: Any, batch_idx: int) -> Any:
-        if self.current_epoch == 2 and batch_idx == 2:
-            raise RuntimeError("power cut")
-        return step(self, batch, batch_idx)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SplitModule, "training_step", stop)
-        with pytest.raises(RuntimeError, match="power cut"):
-            train(broken)
+    broken = config(release=["scaled"], epochs=3, momentum=0.9)
+    power_cut(broken, 2)
     resumed = Run(Path(broken.out) / train(broken)["name"])
     ours, theirs = (load_checkpoint(run.checkpoint)["state_dict"] for run in (resumed, unbroken))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -165,23 +165,13 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(config: Make, tmp_path
 
 
 def test_a_stopped_run_resumes_and_ends_where_an_unbroken_one_ends(
-    config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Make, tmp_path: Path, power_cut: Callable[[TrainConfig, int], None]
 ) -> None:
     options: dict[str, Any] = {"epochs": 4, "lam": 1.0, "momentum": 0.9, "milestones": [2]}
     unbroken = config(**options, out=str(tmp_path / "unbroken"))
     expected = train(unbroken)
     broken = config(**options, out=str(tmp_path / "broken"))
-    step = SplitModule.training_step
-
-    def stop_in_the_third_epoch(self: SplitModule, batch: Any, batch_idx: int) -> Any:
-        if self.current_epoch == 2 and batch_idx == 2:
-            raise RuntimeError("power cut")
-        return step(self, batch, batch_idx)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SplitModule, "training_step", stop_in_the_third_epoch)
-        with pytest.raises(RuntimeError, match="power cut"):
-            train(broken)
+    power_cut(broken, 2)
     folder = next((tmp_path / "broken").glob("images-*"))
     assert not (folder / "results.json").exists()
     results = train(broken)

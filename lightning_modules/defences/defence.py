@@ -42,7 +42,7 @@ class Defence(nn.Module):
         self.bottleneck = Bottleneck(bottleneck, h_shape) if bottleneck else None
         self.release = Chain(*(release_of(each) for each in release))
         self.penalty = PENALTIES[penalty](**(options or {}))
-        self.penalty.put(Place(x_shape, self.z_shape(h_shape), classes, self.sigma, self.release.is_random, is_text))
+        self.penalty.put(Place(x_shape, self.z_shape(h_shape), classes, self.sigma, is_text))
 
     @torch.no_grad()
     def z_shape(self, h_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from lightning_modules.defences.penalties import (
 )
 from lightning_modules.defences.penalties.cem import clustered
 
-IMAGES = Place((1, 28, 28), (4,), 3, sigma=1.0, is_random=True)
+IMAGES = Place((1, 28, 28), (4,), 3, sigma=1.0)
 Y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2])
 
 
@@ -151,7 +151,7 @@ def test_clusters_are_found_and_every_class_has_its_own() -> None:
     assert torch.cdist(true, found).amin(dim=1).max() < 0.2
     assert clustered(z[:2], 5, torch.Generator().manual_seed(0)).shape == (5, 2), "fewer members than clusters"
     penalty = CEM(clusters=2)
-    penalty.put(Place((1, 28, 28), (2,), 3, 1.0, True))
+    penalty.put(Place((1, 28, 28), (2,), 3, 1.0))
     penalty.begin_epoch(z, torch.arange(150) % 3)
     assert torch.allclose(penalty.centres.mean(dim=1), true, atol=0.2)
 
@@ -201,8 +201,14 @@ def test_the_adversary_refuses_what_it_cannot_rebuild() -> None:
         Adversary().put(Place((64,), (64, 128), 3, is_text=True))
 
 
+@pytest.mark.parametrize("name", ["nopeek", "adversary", "cem"])
+def test_what_compares_images_refuses_tokens(name: str) -> None:
+    with pytest.raises(UserError, match=f"--defence {name} looks at images or vectors"):
+        PENALTIES[name]().put(Place((64,), (64, 128), 3, 1.0, is_text=True))
+
+
 def test_vib_and_compress_take_maps() -> None:
     z = torch.randn(12, 2, 3, 3)
     for penalty in (VIB(), Compress()):
-        penalty.put(Place((1, 28, 28), (2, 3, 3), 3, 1.0, True))
+        penalty.put(Place((1, 28, 28), (2, 3, 3), 3, 1.0))
         assert penalty.penalty(z, Y, z).isfinite()

@@ -39,13 +39,13 @@ class Proxy(nn.Module):
 class Adversary(Penalty):
     """λ·max(0, SSIM(D(z̃), x) − ½), or −λ·‖D(z̃) − x‖₁; D descends ‖D(z̃) − x‖₁ by an optimiser of its own."""
 
+    takes_text = False
     if_it_never_moved = "the proxy's SSIM stayed below ½ (train longer, raise --proxy-lr, or use --against l1)"
     against: str = option("ssim", "what is kept low: ssim of the proxy's images, or minus its l1", choices=TARGETS)
     proxy_lr: float = option(1e-3, "the learning rate of the proxy decoder (Adam)", above=0)
 
     def put(self, place: Place) -> None:
-        if place.is_text:
-            raise UserError(f"--defence {self.name} rebuilds images or vectors; a language model's inputs are tokens")
+        super().put(place)
         if self.against == "ssim" and (len(place.x_shape) != 3 or min(place.x_shape[1:]) < WINDOW):
             raise UserError(f"--against ssim needs images of at least {WINDOW} px; use --against l1")
         self.proxy = Proxy(place)

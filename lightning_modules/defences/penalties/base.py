@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from errors import UserError
 from lightning_modules.defences.options import Part
 from registry import Registry
 
@@ -21,7 +22,6 @@ class Place:
         classes: how many classes there are.
         sigma: the standard deviation of the Gaussian release, in units of z as it is; None where nothing like it is
             released.
-        is_random: whether the release draws at random.
         is_text: whether inputs are tokens, and a class is the next of them.
     """
 
@@ -29,7 +29,6 @@ class Place:
     z_shape: tuple[int, ...]
     classes: int
     sigma: float | None = None
-    is_random: bool = False
     is_text: bool = False
 
 
@@ -41,10 +40,14 @@ class Penalty(Part):
 
     if_it_never_moved: ClassVar[str] = "representations may be dead (try another --lr or --cut)"
     active: ClassVar[bool] = True  # whether there is anything to add; it is logged, and it must move
+    takes_text: ClassVar[bool] = True  # whether it makes sense where inputs are tokens, and classes too
+    wants_sample: ClassVar[int] = 0  # how many training examples `begin_epoch` gets; 0: it is not called
     sets_scale: ClassVar[bool] = False  # whether it sets the size of z itself, so that noise is added to z as it is
 
     def put(self, place: Place) -> None:
         """Told once where it acts: the time to make parameters, or to refuse what makes no sense."""
+        if place.is_text and not self.takes_text:
+            raise UserError(f"--defence {self.title} looks at images or vectors; a language model's inputs are tokens")
 
     def least_batch(self, classes: int) -> int:
         """How many examples a class-balanced batch needs, on each device, for the penalty to mean something."""
@@ -55,8 +58,11 @@ class Penalty(Part):
         return 0
 
     def penalty(self, z: Tensor, y: Tensor, x: Tensor) -> Tensor:
-        """A scalar that joins the loss, from z (B, …) behind the bottleneck, classes y (B,) and inputs x (B, …)."""
-        raise NotImplementedError
+        """A scalar that joins the loss, from z (B, …) behind the bottleneck, classes y (B,) and inputs x (B, …).
+
+        One that does not depend on z stops the training with a line that says so: nothing is penalised in silence.
+        """
+        return z.new_zeros(())
 
     def value(self, z: Tensor, y: Tensor, x: Tensor, released: Tensor) -> Tensor:
         """The penalty where what was released of z is known too, for one that looks at it."""
@@ -71,8 +77,6 @@ class Penalty(Part):
 
     def begin_epoch(self, z: Tensor, y: Tensor) -> None:
         """Told at the start of an epoch what a sample of the training set looks like at the cut, if `wants_sample`."""
-
-    wants_sample: ClassVar[int] = 0  # how many training examples `begin_epoch` gets; 0: it is not called
 
     def own_state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside parameters and buffers, such as an optimiser's state."""

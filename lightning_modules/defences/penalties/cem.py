@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from errors import UserError
 from lightning_modules.defences.options import option
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+from lightning_modules.defences.penalties.base import PENALTIES, Place
+from lightning_modules.defences.penalties.compress import MeasuredInNoise
 
 FLOOR, SHARE = 0.01, 0.125  # the paper's: log(v + .01) against log(.125σ² + .01)
 ROUNDS = 10  # of k-means
@@ -57,19 +57,15 @@ def clustered(z: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
 
 
 @PENALTIES("cem")
-class CEM(Penalty):
+class CEM(MeasuredInNoise):
     """Clusters of every class, found anew each epoch, that may not be wider than the noise."""
 
-    sets_scale = True
+    takes_text = False
     wants_sample = 5000
     clusters: int = option(5, "clusters in every class", least=1)
 
     def put(self, place: Place) -> None:
-        if not place.is_random or place.sigma is None:
-            raise UserError(
-                f"--defence {self.name} needs noise to hide clusters in: add --release gaussian --sigma 0.5"
-            )
-        self.sigma = place.sigma
+        super().put(place)
         width = torch.Size(place.z_shape).numel()
         self.register_buffer("centres", torch.zeros(place.classes, self.clusters, width))
         self.centres: Tensor

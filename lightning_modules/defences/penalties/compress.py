@@ -31,6 +31,7 @@ class MeasuredInNoise(Penalty):
     sets_scale = True
 
     def put(self, place: Place) -> None:
+        super().put(place)
         if place.sigma is None:
             raise UserError(
                 f"--defence {self.name} measures in the noise that is released: add --release gaussian --sigma 1"

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from lightning_modules.defences.options import option
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty
+from lightning_modules.defences.penalties.base import PENALTIES
 from lightning_modules.defences.penalties.pairs import (
+    Pairwise,
     across_classes,
     mean_over_listed_pairs,
     same_class,
@@ -60,7 +61,7 @@ def mixcon_loss(
 
 
 @PENALTIES("mixcon")
-class MixCon(Penalty):
+class MixCon(Pairwise):
     """MixCon as a penalty on the cut layer. See `mixcon_loss`."""
 
     if_it_never_moved = "representations may be dead or clamped (try another --lr, --epsilon or --cut)"
@@ -74,13 +75,6 @@ class MixCon(Penalty):
         choices=PENALTY_FAMILY,
     )
     epsilon: float = option(1e-6, "squared distances are clamped to [ε, 1/ε]", above=0, below=1)
-    normalise: bool = option(True, "whether the penalty sees representations scaled to unit norm, as in the paper")
-    partners: int = option(
-        0,
-        "0 for the pairs of Eq. 1; else how many others of the batch each example is paired with, for classes that are "
-        "many and ragged, such as tokens (8 for a language model)",
-        least=0,
-    )
 
     def least_batch(self, classes: int) -> int:
         return 2  # of two classes

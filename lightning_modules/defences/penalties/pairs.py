@@ -7,8 +7,23 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from lightning_modules.defences.options import option
+from lightning_modules.defences.penalties.base import Penalty
+
 # a function of squared distances, with its slope: d ↦ (f(d), f′(d))
 Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Pairwise(Penalty):
+    """A penalty on the distances between pairs of a batch."""
+
+    normalise: bool = option(True, "whether the penalty sees representations scaled to unit norm, as in the paper")
+    partners: int = option(
+        0,
+        "0 for all pairs that the penalty compares; else how many others of the batch each example is paired with, for "
+        "classes that are many and ragged, such as tokens (8 for a language model)",
+        least=0,
+    )
 
 
 def unit_norm(z: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.options import option
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty
+from lightning_modules.defences.penalties.base import PENALTIES
 from lightning_modules.defences.penalties.pairs import (
+    Pairwise,
     mean_over_listed_pairs,
     same_class,
     sum_over_pairs,
@@ -36,16 +36,8 @@ def unicon_loss(z: Tensor, y: Tensor, normalise: bool = True) -> Tensor:
 
 
 @PENALTIES("unicon")
-class UniCon(Penalty):
+class UniCon(Pairwise):
     """UniCon as a penalty on the cut layer. See `unicon_loss`."""
-
-    normalise: bool = option(True, "whether the penalty sees representations scaled to unit norm, as in the paper")
-    partners: int = option(
-        0,
-        "0 for all pairs of a class; else how many others of the batch each example is paired with, for classes that "
-        "are many and ragged, such as tokens (8 for a language model)",
-        least=0,
-    )
 
     def least_batch(self, classes: int) -> int:
         return 2 if self.partners else classes + 1  # of one class twice

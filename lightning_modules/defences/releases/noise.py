@@ -6,6 +6,8 @@ released as it is; otherwise every answer is scaled to unit root mean square fir
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -16,8 +18,8 @@ RAMP = 1 / 3  # of the training until noise is whole: from the first step on it 
 UNITS = ("rms", "raw")
 
 
-class Noise(Release):
-    """Noise of one size on every entry."""
+class Noise(Release, ABC):
+    """Noise of one size on every entry. A subclass draws it, and says its standard deviation as `noise`."""
 
     random = True
     unit: str = option("rms", "what noise is measured in: rms (every answer is scaled to it), or raw", choices=UNITS)
@@ -35,16 +37,11 @@ class Noise(Release):
 
     def forward(self, z: Tensor) -> Tensor:
         z = self.expected(z)
-        return z + self.share * self.size * self.drawn(z)
+        return z + self.share * self.drawn(z)
 
-    @property
-    def size(self) -> float:
-        """The noise's scale."""
-        raise NotImplementedError
-
+    @abstractmethod
     def drawn(self, z: Tensor) -> Tensor:
-        """Noise of scale 1, shaped as z."""
-        raise NotImplementedError
+        """Noise of full size, shaped as z."""
 
 
 @RELEASES("gaussian")
@@ -54,15 +51,11 @@ class Gaussian(Noise):
     sigma: float = option(0.5, "σ, the standard deviation of the noise", above=0)
 
     @property
-    def size(self) -> float:
-        return self.sigma
-
-    @property
     def noise(self) -> float:
         return self.sigma
 
     def drawn(self, z: Tensor) -> Tensor:
-        return torch.randn_like(z)
+        return self.sigma * torch.randn_like(z)
 
 
 @RELEASES("laplace")
@@ -72,13 +65,9 @@ class Laplace(Noise):
     scale: float = option(0.5, "b, the scale of the noise", above=0)
 
     @property
-    def size(self) -> float:
-        return self.scale
-
-    @property
     def noise(self) -> float:
         return 2**0.5 * self.scale
 
     def drawn(self, z: Tensor) -> Tensor:
         one, other = torch.empty_like(z).exponential_(), torch.empty_like(z).exponential_()
-        return one - other  # the difference of two exponentials is a Laplace
+        return self.scale * (one - other)  # the difference of two exponentials is a Laplace
