@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -18,6 +19,22 @@ class BusyError(UserError):
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its kind where it has none."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The name that is nearest to one that there is not; empty where none is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")
+
+
+def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The name that was perhaps meant, as a question; empty where none is near.
+
+    Example:
+        >>> meant("--bacth-size", ["--batch-size", "--beta"])
+        ' (did you mean --batch-size?)'
+    """
+    near = nearest(name, known, cutoff)
+    return f" (did you mean {near}?)" if near else ""
 
 
 def check_one_of(what: str, value: str, known: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from errors import UserError, first_line
+from errors import UserError, first_line, nearest
 
 T = TypeVar("T")
 
@@ -52,10 +51,10 @@ class Registry(Generic[T]):
             found.name = name  # type: ignore[attr-defined]
             return found
         if name not in self.known:
-            near = difflib.get_close_matches(name, self.known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            near = nearest(name, self.known)
+            hint = f"; did you mean {near}?" if near else ""
             raise UserError(
-                f"there is no {self.kind} {name}{meant} (there are {', '.join(self.known)}, "
+                f"there is no {self.kind} {name}{hint} (there are {', '.join(self.known)}, "
                 f"and your own as path/to/file.py:Class)"
             )
         return self.known[name]
@@ -109,7 +108,7 @@ def load_class(name: str) -> type[Any]:
     found = getattr(module, wanted, None)
     if not isinstance(found, type):
         classes = [each for each, value in vars(module).items() if isinstance(value, type)]
-        near = difflib.get_close_matches(wanted, classes, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"{path} has no class {wanted}{meant}")
+        near = nearest(wanted, classes)
+        hint = f"; did you mean {near}?" if near else ""
+        raise UserError(f"{path} has no class {wanted}{hint}")
     return found

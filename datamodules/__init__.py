@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from datamodules.embedded import mnist_5k
@@ -10,7 +9,7 @@ from datamodules.npz import npz
 from datamodules.synthetic import synthetic
 from datamodules.tensors import Arrays, TensorDataModule
 from datamodules.torchvision_sets import SETS, NotAvailableError, torchvision_set
-from errors import UserError
+from errors import UserError, meant
 
 NAMES = sorted([*SETS, "mnist-5k", "synthetic"])
 
@@ -43,6 +42,4 @@ def load(dataset: str | None, root: Path, seed: int = 0) -> Arrays:
         return mnist_5k()
     if name == "synthetic":
         return synthetic(seed)
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise UserError(f"dataset must be one of {', '.join(NAMES)}, or an .npz file; got {dataset}{hint}")
+    raise UserError(f"dataset must be one of {', '.join(NAMES)}, or an .npz file; got {dataset}{meant(name, NAMES)}")

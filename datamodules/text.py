@@ -6,7 +6,6 @@ prompts = first_tokens(corpus.test, tokenizer)  # (N, 10)
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import itertools
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from datamodules.tokens import TextTokenizer
 from datamodules.torchvision_sets import reachable
-from errors import UserError, first_line
+from errors import UserError, first_line, meant
 
 VALIDATION_PART, TEST_PART = 0.05, 0.1
 STREAMED = 10_000  # documents taken from a hub dataset where no limit is given: its first shard has more
@@ -98,8 +97,7 @@ def load_text(text: str, column: str | None = None, limit: int = 0) -> Corpus:
     elif (path := Path(text).expanduser()).exists():
         corpus = text_files(path, column)
     else:
-        near = difflib.get_close_matches(text.lower(), NAMES, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
+        hint = meant(text.lower(), NAMES)
         raise UserError(
             f"text must be one of {', '.join(NAMES)}, a .txt, .tsv or .jsonl file, or a folder; got {text}{hint}"
         )

@@ -9,7 +9,6 @@ Weights are read from safetensors or GGUF, which hold numbers only; a model that
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
 import io
 import warnings
@@ -26,7 +25,7 @@ from datamodules.assets import SMOLLM2, fetch
 from datamodules.text import pydoc
 from datamodules.tokens import END, TextTokenizer, gpt2_tokenizer, train_bpe
 from datamodules.torchvision_sets import reachable
-from errors import UserError, first_line
+from errors import UserError, first_line, meant
 
 NAMES = ("gpt2", "gpt2-tiny", "smollm2")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
@@ -121,8 +120,7 @@ def from_hub(name: str) -> tuple[PreTrainedModel, TextTokenizer]:
     try:
         model, tokenizer = read(name, name, local_files_only=True)
     except NotFoundError as missing:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
+        hint = "" if name in NAMES else meant(name, NAMES)
         if huggingface_hub.is_offline_mode() or not reachable(huggingface_hub.constants.ENDPOINT):
             raise UserError(
                 f"model {name} is neither a folder nor in the hub's cache, and the hub cannot be reached{hint}; run "

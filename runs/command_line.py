@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import errno
 import io
 import itertools
@@ -14,7 +13,7 @@ import re
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import docstring_parser
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
-from errors import UserError, first_line
+from errors import UserError, first_line, meant
 from lightning_modules.defences import PENALTIES, RELEASES, Part
 from registry import is_users_own
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
@@ -39,6 +38,7 @@ OURS = {
     "enable_model_summary",
 }
 OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hparams", "model_registry"}
+SURE = 0.7  # how near a flag must be to be offered: there are many
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
 
 
@@ -74,7 +74,7 @@ class ScriptParser(ArgumentParser):
             return f"{argument} belongs to no flag; see --help"
         if flag.startswith("--trainer.") and flag.removeprefix("--trainer.") in OURS:
             return f"{flag} is set by sweetspot itself{', by --epochs' if flag.endswith('max_epochs') else ''}"
-        return f"there is no flag {flag}{meant(flag, self._option_string_actions)}; see --help"
+        return f"there is no flag {flag}{meant(flag, self._option_string_actions, SURE)}; see --help"
 
     def config_keys(self) -> set[str]:
         """The keys that a `--config` file may have, those of the Trainer as `trainer.name`."""
@@ -88,17 +88,6 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """The name that is nearest to one that there is not, as a question; empty where none is near.
-
-    Example:
-        >>> meant("--bacth-size", ["--batch-size", "--beta"])
-        ' (did you mean --batch-size?)'
-    """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer", "options")) -> None:
@@ -281,7 +270,7 @@ def read_config(parser: ScriptParser, path: Path) -> dict[str, Any]:
     for key in [*written, *inner]:
         if key not in known:
             own = f" (sweetspot sets it{', by epochs' if key == 'trainer.max_epochs' else ''})"
-            hint = own if str(key).removeprefix("trainer.") in OURS else meant(str(key), known)
+            hint = own if str(key).removeprefix("trainer.") in OURS else meant(str(key), known, SURE)
             raise UserError(f"there is no {key} for --config {path} to set{hint}")
     return written
 

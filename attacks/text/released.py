@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.defences.releases import Chain
+from lightning_modules.drawing import draws_from
 from lightning_modules.networks.language import Encoder, SplitLanguageModel, shallow
 
 LOOKED_AT = 16  # states whose release tells two defences apart
@@ -53,8 +54,7 @@ def release_digest(model: SplitLanguageModel) -> bytes:
         return b""
     release, weight = model.encoder.release, model.embeddings.weight
     states = torch.randn(1, LOOKED_AT, model.width, generator=torch.Generator().manual_seed(0)).to(weight)
-    with torch.random.fork_rng(devices=[weight.device] if weight.is_cuda else []):
-        torch.manual_seed(0)
+    with draws_from(0, weight.device):
         seen = release(states)
     kind = ", ".join(f"{type(each).__module__}.{type(each).__qualname__}" for each in release)
     return hashlib.sha256(kind.encode() + seen.float().cpu().contiguous().numpy().tobytes()).digest()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from errors import UserError
+from errors import UserError, meant
 
 
 class ShapeError(UserError):
@@ -122,8 +121,7 @@ def build_network(
         'pool2'
     """
     if name not in NETWORKS:
-        near = difflib.get_close_matches(name, NETWORKS, n=1, cutoff=0.4)
-        hint = f" (did you mean {near[0]}?)" if near else ""
+        hint = meant(name, NETWORKS, cutoff=0.4)
         raise UserError(f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}")
     try:
         architecture = NETWORKS[name](tuple(shape), classes, head)
