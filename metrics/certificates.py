@@ -175,7 +175,8 @@ def reid_bound(r: Tensor, sigma: float, queries: int = 1) -> Tensor:
         middle = (low + high) / 2
         too_much = torch.special.ndtr(-middle / a - a / 2).sum(dim=-1, keepdim=True) >= 1
         low, high = torch.where(too_much, middle, low), torch.where(too_much, high, middle)
-    return torch.special.ndtr(-low / a + a / 2).mean(dim=-1)
+    told: Tensor = torch.special.ndtr(-low / a + a / 2).mean(dim=-1)
+    return told
 
 
 @dataclass(frozen=True)

@@ -241,8 +241,8 @@ class Cubed(torch.autograd.Function):
         return x**3
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        (x,) = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        x: Tensor = ctx.saved_tensors[0]
         return 3 * x**2 * gradient
 
 
