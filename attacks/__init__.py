@@ -9,12 +9,14 @@ from attacks.whitebox import WhiteBox
 
 # isort: split
 from attacks.decoder import Decoder
+from attacks.label import Label
 
 __all__ = [
     "ATTACKS",
     "Attack",
     "AttackerData",
     "Decoder",
+    "Label",
     "LabelOnly",
     "Prototype",
     "Reconstruction",

@@ -160,6 +160,15 @@ class Attack(Declared, ABC):
         self.set_options(given)
 
     @property
+    def has_data(self) -> bool:
+        """Whether the attacker has inputs of its own: a threat model of its own, which results name."""
+        return True
+
+    def anew(self) -> Attack:
+        """The same attack, before it was prepared."""
+        return type(self)(self.recipe or None, self.budget, self.seed, self.cache, **self.record())
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What the result depends on, as plain data: results carry it, and a finished attack is known by it."""
         return {"budget": self.budget, "seed": self.seed, **self.record()}

@@ -125,6 +125,10 @@ class WhiteBox(Attack):
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
 
     @property
+    def has_data(self) -> bool:
+        return self.recipe == "adaptive"
+
+    @property
     def settings(self) -> dict[str, Any]:
         drawn = {"budget": self.budget, "seed": self.seed} if self.recipe != "paper" else {}  # paper draws nothing
         return {"recipe": self.recipe, **drawn}

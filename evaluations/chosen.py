@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attacks import ATTACKS, Attack
 from attacks.threat_model import key_of
@@ -21,7 +24,7 @@ def attack_names() -> list[str]:
 def known_names() -> list[str]:
     """Everything that `--attacks` takes by name."""
     with_recipes = [f"{name}/{recipe}" for name in attack_names() for recipe in ATTACKS[name].recipes]
-    return [*attack_names(), *with_recipes, "text", *(f"text/{policy}" for policy in POLICIES)]
+    return [STANDARD.name, *attack_names(), *with_recipes, "text", *(f"text/{policy}" for policy in POLICIES)]
 
 
 def check_asked(config: AttackConfig) -> None:
@@ -75,11 +78,12 @@ def attack_keys(config: AttackConfig) -> list[str]:
 def asked(config: AttackConfig) -> list[tuple[str, str | None]]:
     """The same as names and recipes."""
     found: list[tuple[str, str | None]] = []
+    in_suite = STANDARD.attacks if STANDARD.name in config.attacks else ()
     for name in attack_names():
         known = ATTACKS[name]
         for recipe in known.recipes or (None,):
             by_name = name in config.attacks and (recipe is None or recipe in (config.recipe or known.usual))
-            if by_name or (recipe is not None and f"{name}/{recipe}" in config.attacks):
+            if by_name or key_of(name, recipe) in (*config.attacks, *in_suite):
                 found.append((name, recipe))
     return [*found, *((name, None) for name in dict.fromkeys(config.attacks) if is_users_own(name))]
 
@@ -93,8 +97,29 @@ def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]
     return [*(make(name, None, config, seed, cache) for name in FLOORS), *made] if made else []
 
 
+@dataclass(frozen=True)
+class Suite:
+    """A set of attacks with a version: results that carry it were all attacked alike."""
+
+    name: str
+    version: int
+    attacks: tuple[str, ...]
+
+
+STANDARD = Suite("standard", 1, ("whitebox/paper", "whitebox/no-data", "whitebox/adaptive", "decoder/adaptive"))
+
+
+def suite_of(attacks: dict[str, Any], unfit: Sequence[str]) -> dict[str, Any] | None:
+    """The suite that some records went through whole, as results name it; attacks that do not fit are not missed."""
+    needed = [key for key in STANDARD.attacks if key not in unfit]
+    if any(key not in attacks or attacks[key].get("stopped") for key in needed):
+        return None
+    return {"name": STANDARD.name, "version": STANDARD.version}
+
+
 def make(name: str, recipe: str | None, config: AttackConfig, seed: int, cache: Path) -> Attack:
     """One attack with its options."""
     kind = ATTACKS[name]
     own = {option: value for option, value in config.attack_options.items() if option in kind.options}
-    return kind(recipe, config.budget, seed, cache, **own)
+    # what knows the label alone depends on the data, not on the run: one file serves all runs of a folder
+    return kind(recipe, config.budget, seed, cache.parent / ".floors" if kind.is_floor else cache, **own)

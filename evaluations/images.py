@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
+from dataclasses import dataclass
 from typing import Any
 
 import lpips
@@ -11,29 +11,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks import ATTACKS, Attack, AttackerData, LabelOnly, Reconstruction, Victim
+from attacks import ATTACKS, Attack, AttackerData, Victim
+from attacks.threat_model import device_of
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from datamodules.tensors import scaled
 from errors import UserError
-from evaluations.chosen import chosen_attacks
+from evaluations.case import Case
+from evaluations.chosen import chosen_attacks, suite_of
+from evaluations.conditions import KINDS, Condition, conditions_of, is_random
+from evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
 from files import replacing
-from lightning_modules.drawing import draws_from
+from lightning_modules.defences.releases import Chain
+from lightning_modules.split_module import SplitModule
+from lightning_modules.utility import measure_utility
 from metrics.classifier import independent_classifier
 from metrics.perceptual import perceptual_network
 from metrics.scoring import Scorer
-from metrics.summary import common_inputs, scored, worst_case
+from metrics.summary import BESIDE, GALLERY, common_inputs, scored
 from reports.figures import gallery_figure
 from reports.tables import attack_line
+from runs.checkpoints import load_module
 from runs.config import BUDGETS, AttackConfig, root_of
-from runs.environment import environment, pick_device, reproducible
+from runs.environment import pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
 from runs.record import complete
 
 PICTURE = "recovered.png"
-GALLERY = 1000  # test inputs among which the true one is searched
-CLIENT = 0x9E3779B9  # added to the seed of what the client draws: an attack never draws the client's own noise
+RANKED = 1000  # test inputs among which the true one is searched
 
 
 def evaluate_images(
@@ -48,46 +54,172 @@ def evaluate_images(
         dataset: what to call the run's dataset here, for an .npz that was moved.
     """
     results = read_attackable(run)
-    seed, samples, attacks = asked_of(run, results, config)
-    if is_drawn(run, results) and all(
-        finished(results, attack, samples) and fully_scored(results, attack) for attack in attacks
-    ):
+    asked = Asked.of(run, results, config)
+    if asked.is_done(run, results) and asked.is_scored(results):
         return results
     device = pick_device(config.device)
     reproducible()
-    victim = Victim.from_checkpoint(run.checkpoint).to(device)
+    module = load_module(run.checkpoint)
+    victim = Victim.from_module(module).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
-    inputs = datamodule.sample_of_tests(samples)
-    with torch.no_grad(), draws_from((CLIENT + seed) % 2**32, device):  # what left the client
-        z = victim.released(scaled(datamodule.test[0][inputs].to(device)))  # from here on only the scorer knows x
-    scorer = functools.cache(lambda: scorer_of(run, datamodule, inputs, device))  # made once, where it is needed
-    for attack in attacks:
-        if finished(results, attack, samples):
+    case = case_of(run, victim, datamodule, asked)
+    for attack in asked.attacks:
+        if asked.has(results, attack):
             score_again(run, results, attack, datamodule, device)
-            continue
-        began = time.perf_counter()
-        with draws_from(seed, device):
-            attack.prepare(victim, AttackerData.of(datamodule))
-            if isinstance(attack, LabelOnly):
-                attack.tell(datamodule.test[1][inputs].to(device))
-            reconstruction = attack.reconstruct(victim, z)
-        made_with = environment(device, seed, time.perf_counter() - began)
-        stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
-        if not (stopped and attack.key in results["attacks"]):  # what was finished is kept
-            keep(run, attack.key, reconstruction.x)
-            scores = scorer().score(reconstruction.x)
-            about = {"inputs": inputs.tolist(), "settings": attack.settings, "stopped": stopped}
-            results["attacks"][attack.key] = {**scored(scores), **record(attack, reconstruction, made_with), **about}
-            results["worst_case"] = worst_case(results["attacks"])
-            run.write_results(results)
-            print(attack_line(attack.key, results["attacks"][attack.key]), flush=True)
-        if stopped:  # the best so far is kept; the same command does the attack in full
-            raise KeyboardInterrupt
-    results["worst_case"] = worst_case(results["attacks"])
-    run.write_results(results)
+        else:
+            attack_once(run, results, attack, case, asked)
+        for condition in asked.missing(results, attack):
+            under_condition(run, results, attack, case, condition, asked, module, datamodule)
+    add_identity(results, case, datamodule, asked.queries)
+    add_cost(results, victim, datamodule, case.seed)
+    enter(run, results, asked)
     if len(victim.shape) == 3:
         draw(run, datamodule, results)
     return results
+
+
+def case_of(run: Run, victim: Victim, datamodule: TensorDataModule, asked: Asked) -> Case:
+    """The victim with the test inputs that are attacked."""
+    inputs, device = datamodule.sample_of_tests(asked.samples), device_of(victim)
+    return Case(
+        victim,
+        AttackerData.of(datamodule),
+        datamodule.test[0][inputs].to(device),
+        datamodule.test[1][inputs].to(device),
+        inputs.tolist(),
+        asked.seed,
+        functools.cache(lambda: scorer_of(run, datamodule, inputs, device)),
+    )
+
+
+def attack_once(run: Run, results: dict[str, Any], attack: Attack, case: Case, asked: Asked) -> None:
+    """Run one attack and write it down; what was finished is never replaced by what was stopped."""
+    found = case.attacked(attack.anew(), asked.draws)
+    if attack.key == "label":
+        found.record["others"] = others_of(attack, case, asked.label_attackers(results) - 2)
+    if not (found.stopped and attack.key in results["attacks"]):
+        keep(run, attack.key, found.x)
+        before = results["attacks"].get(attack.key, {})
+        kept = {kind: before[kind] for kind in KINDS if kind in before and before["samples"] == len(case.inputs)}
+        results["attacks"][attack.key] = {**found.record, **kept}
+        enter(run, results, asked)
+        print(attack_line(attack.key, results["attacks"][attack.key]), flush=True)
+    if found.stopped:  # the best so far is kept; the same command does the attack in full
+        raise KeyboardInterrupt
+
+
+def others_of(label: Attack, case: Case, count: int) -> list[dict[str, list[float]]]:
+    """The scores of so many more label-only attackers, of other seeds: the floor of a worst case over many attacks."""
+    found = []
+    for number in range(1, count + 1):
+        other = label.anew()
+        other.seed = label.seed + number
+        found.append(case.attacked(other).record["scores"])
+    return found
+
+
+def under_condition(
+    run: Run,
+    results: dict[str, Any],
+    attack: Attack,
+    case: Case,
+    condition: Condition,
+    asked: Asked,
+    module: SplitModule,
+    datamodule: TensorDataModule,
+) -> None:
+    """Run one attack under a condition and write it down beside what it recovers without."""
+    found = case.attacked(attack.anew(), asked.draws, condition)
+    if found.stopped:
+        raise KeyboardInterrupt
+    unneeded = ("environment", "inputs", "settings", "stopped", "trace", "format")
+    record = {name: value for name, value in found.record.items() if name not in unneeded}
+    if condition.kind == "channels":
+        channel = condition.victim(case.victim, case.unit).release
+        assert isinstance(channel, Chain)
+        record["accuracy"] = measure_utility(module.to(case.device), datamodule, channel[-1]).accuracy
+        record["noise_unit"] = case.unit
+    results["attacks"][attack.key].setdefault(condition.kind, {})[condition.name] = record
+    enter(run, results, asked)
+    print(attack_line(f"{attack.key}, {condition.kind.replace('_', ' ')} {condition.name}", record), flush=True)
+
+
+def enter(run: Run, results: dict[str, Any], asked: Asked) -> None:
+    """Write down what is known so far, with what follows from it."""
+    add_leaks(results)
+    results["warnings"] = warnings_of(results)
+    if suite := suite_of(results["attacks"], results.get("does_not_fit", [])):
+        results["suite"] = suite
+    run.write_results(results)
+
+
+@dataclass
+class Asked:
+    """What is asked of a run.
+
+    Args:
+        seed: of the attacks.
+        samples: how many inputs are attacked.
+        draws: how often each is released, where a release is random.
+        queries: how many answers the attacker averages.
+        attacks: in the order in which they are run.
+        conditions: under which they are run beside the usual one.
+        release: of the run, as results record it.
+    """
+
+    seed: int
+    samples: int
+    draws: int
+    queries: list[int]
+    attacks: list[Attack]
+    conditions: list[Condition]
+    release: Any
+
+    @classmethod
+    def of(cls, run: Run, results: dict[str, Any], config: AttackConfig) -> Asked:
+        """What a config asks of a run with these results."""
+        seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
+        data, release = results["data"], results["defence"].get("release") or []
+        attacks = chosen_attacks(config, seed, run.folder)
+        conditions = list(conditions_of(config, data["train"]))
+        draws = config.draws if is_random(release) else 1
+        samples = min(config.samples, data["test"])
+        return cls(seed, samples, draws, config.queries, attacks, conditions, release)
+
+    def has(self, results: dict[str, Any], attack: Attack) -> bool:
+        """Whether the results have an attack under the usual conditions, on as many inputs and draws."""
+        if not finished(results, attack, self.samples):
+            return False
+        record = results["attacks"][attack.key]
+        if attack.key == "label" and len(record.get("others", [])) < self.label_attackers(results) - 2:
+            return False
+        return attack.is_floor or record.get("draws", {"count": 1})["count"] >= self.draws
+
+    def missing(self, results: dict[str, Any], attack: Attack) -> list[Condition]:
+        """The conditions under which an attack is asked for and was not run."""
+        record = results["attacks"].get(attack.key, {})
+        return [
+            each
+            for each in self.conditions
+            if each.applies_to(attack, self.release) and each.name not in record.get(each.kind, {})
+        ]
+
+    def label_attackers(self, results: dict[str, Any]) -> int:
+        """How many label-only attackers the floor of the worst case needs: as many as there are attacks."""
+        asked = {attack.key for attack in self.attacks}
+        return len((asked | set(results["attacks"])) - set(BESIDE))
+
+    def is_done(self, run: Run, results: dict[str, Any]) -> bool:
+        """Whether everything was run, and drawn."""
+        if not (is_drawn(run, results) and all(self.has(results, attack) for attack in self.attacks)):
+            return False
+        if self.attacks and not ("cost" in results and has_identity(results, self.samples, self.queries)):
+            return False
+        return not any(self.missing(results, attack) for attack in self.attacks)
+
+    def is_scored(self, results: dict[str, Any]) -> bool:
+        """Whether every finished attack has every score."""
+        return all(fully_scored(results, attack) for attack in self.attacks)
 
 
 def is_drawn(run: Run, results: dict[str, Any]) -> bool:
@@ -101,21 +233,13 @@ def is_drawn(run: Run, results: dict[str, Any]) -> bool:
 def images_attacked(run: Run, config: AttackConfig) -> bool:
     """Whether a run has already been through everything that is asked for; a score may still be missing."""
     results = read_attackable(run)
-    _, samples, attacks = asked_of(run, results, config)
-    return is_drawn(run, results) and all(finished(results, attack, samples) for attack in attacks)
+    return Asked.of(run, results, config).is_done(run, results)
 
 
 def images_scored(run: Run, config: AttackConfig) -> bool:
     """Whether the attacks that are asked for, all of them finished, have every score."""
     results = read_attackable(run)
-    _, _, attacks = asked_of(run, results, config)
-    return all(fully_scored(results, attack) for attack in attacks)
-
-
-def asked_of(run: Run, results: dict[str, Any], config: AttackConfig) -> tuple[int, int, list[Attack]]:
-    """The attacks' seed, how many inputs they are tried on, and the attacks."""
-    seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
-    return seed, min(config.samples, results["data"]["test"]), chosen_attacks(config, seed, run.folder)
+    return Asked.of(run, results, config).is_scored(results)
 
 
 def read_attackable(run: Run) -> dict[str, Any]:
@@ -132,19 +256,10 @@ def read_attackable(run: Run) -> dict[str, Any]:
 def version_of(key: str, record: Any) -> int:
     """Today's format of an attack; what a user's own attack left is as its file, which need not be here, left it."""
     name = key.split("/")[0]
-    return ATTACKS[name].version if name in ATTACKS else record.get("format", Attack.version)
-
-
-def record(attack: Attack, reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
-    """What results.json keeps of an attack, apart from its scores."""
-    return {
-        "residual": reconstruction.residual.mean().item(),
-        "seconds": made_with["seconds"],
-        "samples": len(reconstruction.x),
-        "format": attack.version,
-        "trace": reconstruction.trace,
-        "environment": made_with,
-    }
+    if name == GALLERY:
+        return GALLERY_FORMAT
+    version: int = ATTACKS[name].version if name in ATTACKS else record.get("format", Attack.version)
+    return version
 
 
 def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:
@@ -181,7 +296,7 @@ def score_again(
 def scorer_of(run: Run, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:
     """Who may compare what was recovered with the test inputs of these indices."""
     x_test, y_test = datamodule.test
-    gallery = datamodule.sample_of_tests(max(GALLERY, len(inputs)))
+    gallery = datamodule.sample_of_tests(max(RANKED, len(inputs)))
     return Scorer(
         original=scaled(x_test[inputs].to(device)),
         classes=y_test[inputs].to(device),

@@ -35,7 +35,7 @@ from reports.tables import attack_line
 from reports.text_figures import observations_figure
 from reports.text_samples import write_samples
 from runs.checkpoints import load_module
-from runs.config import DTYPES, AttackConfig
+from runs.config import DTYPES, TEXT_CHANNELS, AttackConfig
 from runs.environment import environment, pick_device, reproducible
 from runs.folder import Run
 from runs.matching import check_same_data
@@ -240,7 +240,8 @@ def finished(
 def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]:
     """The channels that are asked for and not done; exact states are no channel."""
     done = results["attacks"]["text/hybrid"]["channels"]
-    return [name for name in dict.fromkeys(config.channels) if name != "fp32" and Channel.named(name).name not in done]
+    asked = dict.fromkeys(config.channels or TEXT_CHANNELS)
+    return [name for name in asked if name != "fp32" and Channel.named(name).name not in done]
 
 
 def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: bool = True) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -190,6 +190,7 @@ class Reidentified:
         blind: what guessing gives: 1/N, averaged over the trials.
         trials: how many there were.
         hits: each trial's own, where every input was tried once: 1 found, 0 not.
+        picked: the candidate that was taken for each input, where every input was tried once (B,).
     """
 
     rate: float
@@ -198,6 +199,7 @@ class Reidentified:
     blind: float
     trials: int
     hits: Tensor | None = None
+    picked: Tensor | None = None
 
 
 def reid_bayes(
@@ -262,7 +264,7 @@ def reid_measured(
     z, h = z.detach().flatten(1).double(), h.detach().flatten(1).double()
     inputs = torch.arange(len(h), device=h.device) if inputs is None else inputs.to(h.device)
     generator = torch.Generator(device=h.device).manual_seed(seed)
-    hits, sizes = h.new_zeros(len(z)), []
+    hits, picked, sizes = h.new_zeros(len(z)), inputs.new_zeros(len(z)), []
     for members in members_by_class(y):
         rows, places = (inputs[:, None] == members).nonzero(as_tuple=True)  # attacked inputs, and where in the class
         size = min(gallery, len(members))
@@ -271,8 +273,9 @@ def reid_measured(
         apart = torch.cdist(z[rows], h[members], p=norms[distance]).gather(1, candidates)
         least = apart.amin(dim=1, keepdim=True)
         hits[rows] = (apart[:, :1] == least).double()[:, 0] / (apart == least).sum(dim=1)
+        picked[rows] = members.to(h.device)[candidates.gather(1, apart.argmin(dim=1, keepdim=True))[:, 0]]
         sizes += [(size, len(rows))] if len(rows) else []
-    return summed_up(float(hits.sum()), sizes, hits)
+    return replace(summed_up(float(hits.sum()), sizes), hits=hits, picked=picked)
 
 
 def galleries_of(y: Tensor, gallery: int, trials: int, seed: int) -> list[Tensor]:
@@ -305,11 +308,11 @@ def nearest_is_true(h: Tensor, sigma: float, generator: torch.Generator) -> Tens
     return nearness.argmax(dim=2) == torch.arange(h.shape[1], device=h.device)
 
 
-def summed_up(hits: float, sizes: list[tuple[int, int]], each: Tensor | None = None) -> Reidentified:
+def summed_up(hits: float, sizes: list[tuple[int, int]]) -> Reidentified:
     """The rate with its interval, from (candidates, trials) of each class."""
     trials = sum(count for _, count in sizes)
     blind = sum(count / size for size, count in sizes) / trials
-    return Reidentified(hits / trials, clopper_pearson(hits, trials), min(sizes)[0], blind, trials, each)
+    return Reidentified(hits / trials, clopper_pearson(hits, trials), min(sizes)[0], blind, trials)
 
 
 def clopper_pearson(hits: float, trials: int, level: float = 0.95) -> tuple[float, float]:

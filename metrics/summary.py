@@ -9,7 +9,10 @@ from torch import Tensor
 
 from runs.record import HIGHER_IS_WORSE as HIGHER_IS_WORSE  # for whoever works with scores, too
 
-FLOOR = "prototype"  # the attack that knows only the class; what others recover beyond it is more than the label
+FLOOR = "prototype"  # the plainest attack that knows only the class
+FLOORS = (FLOOR, "label")  # all that do; what others recover beyond them is more than the label
+GALLERY = "gallery"  # who has the true input among some of its class: it tells which one, and reconstructs nothing
+BESIDE = (*FLOORS, GALLERY)  # never part of the worst case over reconstructions
 
 
 def summary(name: str, scores: Tensor) -> dict[str, float]:
@@ -55,15 +58,16 @@ def worst_case(attacks: dict[str, Any]) -> dict[str, Any]:
     if not inputs:
         return {}
     summaries = {name: summary(name, torch.tensor(each, dtype=torch.float64)) for name, each in scores.items()}
-    return {"attacks": sorted(key for key in attacks if key != FLOOR), "samples": len(inputs), **summaries}
+    names = sorted(key for key in attacks if key not in BESIDE)
+    return {"attacks": names, "samples": len(inputs), "inputs": inputs, **summaries}
 
 
 def worst_scores(attacks: dict[str, Any]) -> tuple[list[int], dict[str, list[float]]]:
     """The inputs that all attacks saw, and by metric for each of them the score of the attack that recovered it best.
 
-    The floor is no attack of its own, and a metric that one of the attacks lacks has no worst case.
+    What knows the label alone is no attack of its own, and a metric that one of the attacks lacks has no worst case.
     """
-    real = {key: attack for key, attack in attacks.items() if key != FLOOR}
+    real = {key: attack for key, attack in attacks.items() if key not in BESIDE}
     inputs = common_inputs(real)
     rows = {key: [attack["inputs"].index(index) for index in inputs] for key, attack in real.items()}
     worst = {}

@@ -48,6 +48,8 @@ RESULT_CHANGING += (
 BUDGETS = ("fast", "normal", "thorough")
 POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
 OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
+LEAST_DATA = 20  # inputs of an attacker's own: fewer teach nothing
+TEXT_CHANNELS = ("fp16", "int8", "0.1", "0.3", "1")  # tried on text where no others are named
 DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
@@ -115,9 +117,10 @@ class AttackConfig:
     """How a run is attacked. Which attacks there are is known to `evaluations.chosen`, which also checks their names.
 
     Args:
-        attacks: for images whitebox and decoder (all recipes of the first, the adaptive one of the second), for text
-            text; one alone, such as decoder/paper or text/sipit; or your own as path/to/file.py:Class. none attacks
-            nothing. The prototype, what the label alone gives away, is always beside them.
+        attacks: standard, the suite with a version; for images whitebox and decoder (all recipes of the first, the
+            adaptive one of the second), for text text; one alone, such as decoder/paper or text/sipit; or your own as
+            path/to/file.py:Class. none attacks nothing. What the label alone gives away (prototype, label) and who has
+            the true input in a gallery are always beside them.
         recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
             attacks that are named without one.
         samples: how many test images or vectors are attacked.
@@ -127,9 +130,14 @@ class AttackConfig:
         operating_point: of single-commit: fast, baseline or high-accuracy.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
         observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
-        channels: what may happen to hidden states on their way, each tried by hybrid beside exact ones: fp16, bf16 or
-            int8, or a number, Gaussian noise as a fraction of the states' root mean square (without first positions);
-            fp32 alone for none.
+        draws: of a random release, how many times every input is released and attacked; figures are means over them.
+        queries: how many answers for the same input the attacker averages, or several such numbers, each tried beside
+            one answer.
+        attacker_data: how many inputs of its own the attacker has, several such numbers or all, each tried beside all:
+            where more still help, a figure is a lower bound.
+        channels: what may happen to what is released on its way, each tried beside the exact one: fp16, bf16 or int8,
+            or a number, Gaussian noise as a fraction of the root mean square of what is released (of text without
+            first positions); fp32 alone for none. Not given: for text fp16 int8 0.1 0.3 1, for images none.
         device: where the attacks run: auto, cpu, cuda, cuda:1, …
         attack_options: of the attacks, by name; what is not given has its default.
     """
@@ -143,16 +151,23 @@ class AttackConfig:
     operating_point: str = not_identity("baseline")
     prompts: int = not_identity(100)
     observe: bool = not_identity(True)
-    channels: list[str] = not_identity(["fp16", "int8", "0.1", "0.3", "1"])
+    draws: int = not_identity(1)
+    queries: list[int] = not_identity([1])
+    attacker_data: list[str] = not_identity(["all"])
+    channels: list[str] = not_identity([])
     device: str = not_identity("auto")
     attack_options: dict[str, Any] = not_identity({})
 
     def __post_init__(self) -> None:
         check_types(self)
         check_one_of("--budget", self.budget, BUDGETS)
-        for flag, count in (("samples", self.samples), ("prompts", self.prompts)):
+        counts = (("samples", self.samples), ("prompts", self.prompts), ("draws", self.draws))
+        for flag, count in (*counts, *(("queries", each) for each in self.queries)):
             if count < 1:
                 raise UserError(f"--{flag} must be at least 1; got {count}")
+        for each in self.attacker_data:
+            if each != "all" and not (each.isdecimal() and int(each) >= LEAST_DATA):
+                raise UserError(f"--attacker-data must be all, or whole numbers of at least {LEAST_DATA}; got {each}")
         if self.attack_seed is not None and not 0 <= self.attack_seed < 2**32:
             raise UserError(f"--attack-seed must be at least 0 and below 2³²; got {self.attack_seed}")
         self.check_text()
@@ -173,7 +188,7 @@ class AttackConfig:
             >>> AttackConfig().text_policies(), AttackConfig(attacks=["text/sipit"]).text_policies()
             (['hybrid'], ['sipit'])
         """
-        asked = self.policy if "text" in self.attacks else []
+        asked = self.policy if {"text", "standard"} & set(self.attacks) else []
         return [policy for policy in POLICIES if policy in asked or f"text/{policy}" in self.attacks]
 
 

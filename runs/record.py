@@ -19,6 +19,7 @@ HIGHER_IS_WORSE = {
     "em": True,
     "token_accuracy": True,
     "similarity": True,
+    "reid": True,
     "mse": False,
     "rank": False,
 }
@@ -59,8 +60,36 @@ def is_figure(value: Any) -> bool:
     return isinstance(value, dict) and all(is_number(value.get(part)) for part in ("mean", "std", "worst"))
 
 
+def is_leak(value: Any) -> bool:
+    """Whether a value holds the leak by metric."""
+    return isinstance(value, dict) and all(map(is_figure, value.values()))
+
+
+def is_scores(value: Any) -> bool:
+    """Whether a value holds each input's own figures by metric."""
+    return isinstance(value, dict) and all(map(list_of(is_number), value.values()))
+
+
+def is_condition(value: Any) -> bool:
+    """Whether a value is what came back of images or vectors under a condition: summaries and scores by metric."""
+    if not isinstance(value, dict) or not is_scores(value.get("scores")):
+        return False
+    figures = all(is_figure(value.get(name)) for name in value["scores"])
+    return figures and is_leak(value.get("leak", {})) and is_scores(value.get("leaks", {}))
+
+
+def is_certificate(value: Any) -> bool:
+    """Whether a value is a certificate, or null where nothing random leaves the client."""
+    if value is None:
+        return True
+    if not isinstance(value, dict):
+        return False
+    needed, interval = ("nats", "reid_bound", "reid_bayes", "gallery", "queries"), value.get("reid_interval", [])
+    return all(is_number(value.get(name)) for name in needed) and list_of(is_number)(interval)
+
+
 def is_channel(value: Any) -> bool:
-    """Whether a value is what is left behind a channel: its perplexity, and summaries of its metrics."""
+    """Whether a value is what is left of text behind a channel: its perplexity, and summaries of its metrics."""
     if not isinstance(value, dict) or not is_mapping(value.get("detector", {})):
         return False
     if not all(is_number(value.get(name)) for name in ("perplexity", "accuracy", "verified", "seconds_per_token")):
@@ -131,7 +160,15 @@ OF_AN_ATTACK: dict[str, Check] = {
     "stopped": is_flag, "format": is_count, "inputs": list_of(is_count), "scores": is_mapping,
     "recovered": list_of(is_word_by_word), "observed": is_observed, "channels": is_mapping, "trace": is_mapping,
     "environment": is_mapping, "margin": is_margin, "verified": is_number, "seconds_per_token": is_number,
+    "draws": is_mapping, "queries": is_mapping, "attacker_data": is_mapping, "leak": is_leak, "leaks": is_scores,
+    "others": list_of(is_scores),
 }  # fmt: skip
+BESIDE_ATTACKS: dict[str, Check] = {  # what newer runs say beside their attacks
+    "certificate": is_certificate, "warnings": list_of(is_text), "suite": is_mapping, "cost": is_mapping,
+}  # fmt: skip
+OF_COST: dict[str, Check] = dict.fromkeys(
+    ("client_macs", "server_macs", "client_parameters", "server_parameters", "server_gain"), is_number
+)
 OF_SETTINGS: dict[str, Check] = {"budget": is_text, "epochs": is_count, "networks": list_of(is_text)}
 NEEDED = {  # what is said of every run
     "data": ("name", "source", "train", "test", "shape"),
@@ -164,6 +201,9 @@ def every_wrong(results: dict[str, Any]) -> Iterator[str]:
             return
     for section, checks in SECTIONS.items():
         yield from (f"{section}.{name}" for name in wrong_values(results[section], checks))
+    yield from wrong_values(results, BESIDE_ATTACKS)
+    if is_mapping(results.get("cost")):
+        yield from (f"cost.{name}" for name in wrong_values(results["cost"], OF_COST))
     on_text = "tokenizer" in results["data"]
     for key, record in results["attacks"].items():
         tests = None if on_text else results["data"].get("test")
@@ -198,6 +238,11 @@ def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
     for name, scores in (record.get("scores") or {}).items():
         if not list_of(is_number)(scores) or (inputs and len(scores) != len(inputs)):
             yield f".scores.{name}"
+    if tests is not None:
+        for kind in ("channels", "queries", "attacker_data"):
+            held = (record.get(kind) or {}).items()
+            yield from (f".{kind}.{name}" for name, each in held if not is_condition(each))
+        return
     for name, behind in (record.get("channels") or {}).items():
         if not is_channel(behind):
             yield f".channels.{name}"
@@ -217,6 +262,7 @@ def wrong_in_worst_case(results: dict[str, Any]) -> Iterator[str]:
     if not list_of(is_text)(names) or any(name not in results["attacks"] for name in names):
         yield "attacks"
     yield from (name for name in HIGHER_IS_WORSE if name in worst and not is_figure(worst[name]))
+    yield from wrong_values(worst, {"inputs": list_of(is_count), "leak": is_leak, "leaks": is_scores})
 
 
 def complete(attacks: dict[str, Any], formats: dict[str, int], *more: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attacks.text.probe import states_and_tokens
 from errors import UserError, check_one_of
+from lightning_modules.defences.releases import channel_name, channel_release
 from lightning_modules.networks.language import SplitLanguageModel
 from runs.config import DTYPES
 
@@ -49,7 +50,7 @@ class Channel:
     @property
     def name(self) -> str:
         """How results call it."""
-        return self.dtype if self.noise == 0 else f"noise {self.noise:g}"
+        return channel_name(self.dtype if self.noise == 0 else str(self.noise))
 
     @property
     def sigma(self) -> float:
@@ -77,11 +78,11 @@ class Channel:
         return send
 
     def rounded(self, z: Tensor) -> Tensor:
-        """The states (…, d) in the channel's precision."""
-        if self.dtype == "int8":
-            scale = z.abs().amax(dim=-1, keepdim=True).clamp_min(1e-12) / 127
-            return (z / scale).round().clamp(-127, 127) * scale
-        return z.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[self.dtype]).to(z.dtype)
+        """The states (…, d) in the channel's precision, a position at a time."""
+        if self.dtype == "fp32":
+            return z
+        rounded: Tensor = channel_release(self.dtype, self.unit)(z)
+        return rounded
 
     def spread(self, z: Tensor) -> float:
         """The root mean square of what the channel added to an entry of the states z that arrived (…, d).
