@@ -23,7 +23,7 @@ TRIALS = 20_000  # of the Monte Carlo: an interval of at most ±0.007
 PROBES = 8  # of Hutchinson's estimate of a trace
 ENTRIES_AT_ONCE = 2**24  # numbers of the galleries that are worked on together: 128 MiB
 NO_RADIUS = 1e-6  # in σ: a smaller distance from the centre counts as this, which raises the bound by less than 1e-6
-HALVINGS = 120  # of the interval of μ: beyond the digits of a float
+HALVINGS = 64  # of the interval of μ: as many as a float has digits, and some
 
 
 # ------------------------------------------------------------------ what is released
@@ -229,11 +229,12 @@ def mean_reid_bound(
 ) -> float:
     """`reid_bound` averaged over the galleries that `reid_bayes` tries with the same arguments."""
     h, groups = h.detach().flatten(1).double(), galleries_of(y, gallery, trials, seed)
-    total = torch.zeros((), dtype=h.dtype, device=h.device)
+    by_size: dict[int, list[Tensor]] = {}  # galleries of one size are bisected together
     for each in batches(h, groups):
         r = torch.linalg.vector_norm(each - each.mean(dim=1, keepdim=True), dim=-1)  # (G, N)
-        total += reid_bound(r, sigma, queries).sum() * each.shape[1]
-    return float(total) / sum(group.numel() for group in groups)
+        by_size.setdefault(each.shape[1], []).append(r)
+    told = [size * reid_bound(torch.cat(parts), sigma, queries).sum() for size, parts in by_size.items()]
+    return float(torch.stack(told).sum()) / sum(group.numel() for group in groups)
 
 
 def reid_measured(
