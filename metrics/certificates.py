@@ -264,7 +264,7 @@ def reid_measured(
     inputs = torch.arange(len(h), device=h.device) if inputs is None else inputs.to(h.device)
     generator = torch.Generator(device=h.device).manual_seed(seed)
     hits, sizes = h.new_zeros(len(z)), []
-    for members in members_by_class(y):
+    for members in members_by_class(y.to(h.device)):
         rows, places = (inputs[:, None] == members).nonzero(as_tuple=True)  # attacked inputs, and where in the class
         size = min(gallery, len(members))
         keys = torch.rand(len(rows), len(members), generator=generator, device=h.device)
