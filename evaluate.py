@@ -14,13 +14,15 @@ from typing import Any
 
 import openmp  # noqa: F401 (first: torch reads what it sets)
 
+from attacks import ATTACKS
 from errors import UserError
+from evaluations.chosen import check_asked
 from evaluations.dispatch import check_attacks_fit, evaluate, found_done, is_text
 from registry import load_file
 from reports.gathering import Gathered, is_run, walk
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
-from runs.command_line import add_dataclass, run_command, script_parser
+from runs.command_line import ScriptParser, add_dataclass, add_options, run_command, script_parser
 from runs.config import AttackConfig
 from runs.environment import pick_device
 from runs.folder import Run
@@ -78,24 +80,34 @@ def expanded(paths: Sequence[str], config: AttackConfig) -> list[Path]:
     return list(dict.fromkeys(each.resolve() for each in found))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Parse, attack, print."""
+def evaluate_parser(argv: list[str] | None) -> ScriptParser:
+    """The flags of an evaluation: AttackConfig's, and those of attacks."""
     usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--prompts N] [FLAG …]"
     description = "Attack saved runs, and say how much of their inputs comes back."
     parser = script_parser("evaluate.py", usage, description, EXAMPLES)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, their last.ckpt, or folders of runs")
     add_dataclass(parser, AttackConfig)
+    add_options(parser, argv, {"attacks": ATTACKS})
     parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
     parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
     parser.add_argument("--code", nargs="+", type=str, default=[], help="files of your own with the runs' defences")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, attack, print."""
 
     def command() -> None:
+        parser = evaluate_parser(argv)
         parsed = parser.parse_args(argv).as_dict()
         paths = parsed.pop("runs")
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
         for file in parsed.pop("code"):
             load_file(file)
-        config = AttackConfig(**parsed)
+        given = {name: parsed.pop(name) for name in parser.attack_options}
+        options = {name: value for name, value in given.items() if value is not None}
+        config = AttackConfig(**parsed, attack_options=options)
+        check_asked(config)
         if config.attacks == ["none"]:
             raise UserError("--attacks none leaves nothing to do; name whitebox, decoder or text")
         pick_device(config.device)

@@ -39,6 +39,9 @@ class Registry(Generic[T]):
 
         return register
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.known)
 

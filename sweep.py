@@ -12,12 +12,15 @@ from pathlib import Path
 
 import openmp  # noqa: F401 (first: torch reads what it sets)
 
+from attacks import ATTACKS
 from reports.page import write_report
 from runs.command_line import (
+    DEFENCE,
+    NO_FLAGS,
     ScriptParser,
     add_config_file,
     add_dataclass,
-    add_parts,
+    add_options,
     add_trainer,
     parse_fields,
     run_command,
@@ -48,8 +51,8 @@ def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
     parser = script_parser("sweep.py", usage, description, EXAMPLES)
     add_config_file(parser)
     add_dataclass(parser, SweepConfig)
-    add_dataclass(parser, TrainConfig, without=("trainer", "options", *GRID))
-    add_parts(parser, argv, without=GRID)
+    add_dataclass(parser, TrainConfig, without=(*NO_FLAGS, *GRID))
+    add_options(parser, argv, {**DEFENCE, "attacks": ATTACKS}, without=GRID)
     add_trainer(parser)
     return parser
 

@@ -27,6 +27,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
+from attacks import ATTACKS
 from datamodules import TensorDataModule, load
 from datamodules.language import TextDataModule
 from datamodules.text import load_text
@@ -374,7 +375,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def command() -> None:
         description = "Train a split network with a consistency penalty on its cut layer, and attack it."
-        parser = train_parser("train.py", description, EXAMPLES, argv)
+        parser = train_parser("train.py", description, EXAMPLES, argv, ATTACKS)
         config = parse_train(parser, argv)
         check_weight(parser, argv, config)
         results = train(config)

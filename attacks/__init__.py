@@ -1,5 +1,23 @@
 """Attacks on a cut layer: what one may see (Victim), what it gives back (Reconstruction), what it is (Attack)."""
 
-from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim
+from attacks.threat_model import ATTACKS, Attack, AttackerData, LabelOnly, Reconstruction, Victim
 
-__all__ = ["Attack", "AttackerData", "Reconstruction", "Victim"]
+# isort: split
+# in the order in which they are run
+from attacks.prototype import Prototype
+from attacks.whitebox import WhiteBox
+
+# isort: split
+from attacks.decoder import Decoder
+
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "AttackerData",
+    "Decoder",
+    "LabelOnly",
+    "Prototype",
+    "Reconstruction",
+    "Victim",
+    "WhiteBox",
+]

@@ -1,28 +1,32 @@
-"""The prototype attacker, the floor: it learns only the class from z, and answers with that class's median input."""
+"""The prototype attacker: it knows only the class, and answers with that class's median input."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
 from errors import UserError
 
 PER_CLASS = 1000  # inputs a class's median is taken over
 
 
-class Prototype(Attack):
-    """What leaks through the label alone: only what another attack recovers beyond this is more than the class."""
+@ATTACKS("prototype")
+class Prototype(LabelOnly):
+    """The median input of every class: the plainest of the attackers who know the label alone."""
 
-    key = "prototype"
+    version = 2  # it is told the true class, and no longer asks the server for it
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
         self.medians: Tensor | None = None  # (classes, …)
 
-    def __repr__(self) -> str:
-        return "Prototype()"
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {}
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None:
@@ -36,7 +40,5 @@ class Prototype(Attack):
         if self.medians is None:
             raise UserError("the prototype attack must be prepared before it can reconstruct")
         began = time.perf_counter()
-        with torch.no_grad():
-            guessed = victim.head(checked(z)).argmax(dim=1)  # (B,)
-        x = self.medians[guessed]
-        return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began, {"class": guessed.tolist()})
+        z, x = checked(z), self.medians[self.classes]
+        return Reconstruction(x, victim.residual(x, z), time.perf_counter() - began)

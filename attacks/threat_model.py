@@ -14,9 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.tensors import TensorDataModule, scaled
-from errors import UserError
+from errors import UserError, check_one_of
 from lightning_modules.split_module import SplitModule
+from options import Declared
+from registry import Registry, is_users_own
 from runs.checkpoints import load_module
+from runs.config import BUDGETS
 
 SHARE_OF_DEVICE = "SWEETSPOT_SHARE_OF_DEVICE"  # set by a sweep: the part of a GPU, or of the machine, that a run has
 
@@ -122,26 +125,88 @@ class Reconstruction:
     trace: dict[str, Any] = field(default_factory=dict)
 
 
-class Attack(ABC):
+class Attack(Declared, ABC):
     """`prepare` trains what the attack needs on the attacker's own data, `reconstruct` turns z into inputs.
 
-    `key` is how results call it, such as `whitebox/paper`.
+    `key` is how results call it: `whitebox/paper`, or for a user's own the file and the class, `my_attacks/Median`.
+
+    Args:
+        recipe: one of its recipes; not given: the last of those that are usual.
+        budget: `fast`, `normal` or `thorough`: how much an attacker who adapts spends.
+        seed: of whatever it draws.
+        cache: where it may keep what it learned, so that it is learned once.
+        given: its own options.
     """
 
-    key: str
     version: ClassVar[int] = 1  # raised when the same settings begin to mean something else: old results are redone
+    recipes: ClassVar[tuple[str, ...]] = ()  # the ways in which it can be run
+    usual: ClassVar[tuple[str, ...]] = ()  # those that are run where none is asked for
+    is_floor: ClassVar[bool] = False  # whether it knows the label alone: what others recover beyond it is a leak
+
+    def __init__(
+        self,
+        recipe: str | None = None,
+        budget: str = "normal",
+        seed: int = 0,
+        cache: Path | None = None,
+        **given: Any,
+    ) -> None:
+        if self.recipes:
+            recipe = recipe or self.usual[-1]
+            check_one_of("recipe", recipe, self.recipes)
+        check_one_of("budget", budget, BUDGETS)
+        self.recipe, self.budget, self.seed, self.cache = recipe or "", budget, seed, cache
+        self.key = key_of(self.name, recipe)
+        self.set_options(given)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the result depends on, as plain data: results carry it, and a finished attack is known by it."""
-        return {}
+        return {"budget": self.budget, "seed": self.seed, **self.record()}
 
-    def prepare(self, victim: Victim, data: AttackerData | None) -> None:  # noqa: B027  # most attacks need nothing
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
+
+    def prepare(self, victim: Victim, data: AttackerData | None) -> None:  # most attacks need nothing
         """Learn from the attacker's data; an attack that cannot do without them refuses here."""
 
     @abstractmethod
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         """The inputs behind the released representations z (B, …)."""
+
+
+class LabelOnly(Attack):
+    """An attack that knows the classes and looks at nothing else: what it recovers, the label gives away."""
+
+    is_floor = True
+    known: Tensor | None = None
+
+    def tell(self, classes: Tensor) -> None:
+        """Say the classes (B,) of the inputs that are attacked next."""
+        self.known = classes
+
+    @property
+    def classes(self) -> Tensor:
+        """The classes that it was told."""
+        if self.known is None:
+            raise UserError(f"the {self.key} attack must be told the classes before it can reconstruct")
+        return self.known
+
+
+ATTACKS: Registry[Attack] = Registry("attack", Attack)  # type: ignore[type-abstract]
+
+
+def key_of(name: str, recipe: str | None = None) -> str:
+    """How results call an attack.
+
+    Example:
+        >>> key_of("whitebox", "paper"), key_of("label"), key_of("files/my_attacks.py:Median")
+        ('whitebox/paper', 'label', 'my_attacks/Median')
+    """
+    if is_users_own(name):
+        path, _, own = name.partition(":")
+        return f"{Path(path).stem}/{own}"
+    return f"{name}/{recipe}" if recipe else name
 
 
 def checked(z: Tensor) -> Tensor:

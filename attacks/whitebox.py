@@ -19,6 +19,7 @@ from torch import Tensor
 from attacks.descent import Candidate, Descent, total_variation
 from attacks.leaky import Leak
 from attacks.threat_model import (
+    ATTACKS,
     Attack,
     AttackerData,
     Reconstruction,
@@ -27,7 +28,7 @@ from attacks.threat_model import (
     device_of,
     inputs_at_once,
 )
-from errors import UserError, check_one_of
+from errors import UserError
 from lightning_modules.networks.split import Standardise
 
 CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
@@ -41,7 +42,6 @@ PAPER_VECTORS = Candidate("sgd", 0.01, "l1", "zeros", tv=0.0, tv_end=None, leak=
 PAPER_GREY = Candidate("sgd", 10.0, "mse", "zeros", tv=1e-5, tv_end=None, leak=0.0, weight_decay=1e-4, box=False)
 PAPER_COLOUR = replace(PAPER_GREY, tv=1e-2)
 
-RECIPES = ("paper", "no-data", "adaptive")
 STEPS = {"fast": 300, "normal": 500, "thorough": 1500}  # of each candidate, by budget
 
 # What attackers who adapt try; `fast` takes the first two, `normal` the first eight, `thorough` all. A squared error
@@ -112,21 +112,15 @@ def candidates_of(recipe: str, budget: str, shape: tuple[int, ...]) -> list[Cand
     return (ADAPTIVE if recipe == "adaptive" else NO_DATA)[: TRIED[budget]]
 
 
+@ATTACKS("whitebox")
 class WhiteBox(Attack):
-    """Inversion by optimisation. `paper` and `no-data` need the weights and z, `adaptive` also inputs of its own.
-
-    Args:
-        recipe: `paper`, `no-data` or `adaptive`.
-        budget: `fast`, `normal` or `thorough`; how much an attacker who adapts spends.
-        seed: of the random starts.
-    """
+    """Inversion by optimisation. `paper` and `no-data` need the weights and z, `adaptive` also inputs of its own."""
 
     version = 2  # a descent that overflows starts again where it was best, also with weight decay
+    recipes = usual = ("paper", "no-data", "adaptive")
 
-    def __init__(self, recipe: str = "adaptive", budget: str = "normal", seed: int = 0) -> None:
-        check_one_of("recipe", recipe, RECIPES)
-        check_one_of("budget", budget, STEPS)
-        self.key, self.recipe, self.budget, self.seed = f"whitebox/{recipe}", recipe, budget, seed
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
         self.mean: Tensor | None = None  # of the attacker's inputs, (…)
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
 
@@ -134,9 +128,6 @@ class WhiteBox(Attack):
     def settings(self) -> dict[str, Any]:
         drawn = {"budget": self.budget, "seed": self.seed} if self.recipe != "paper" else {}  # paper draws nothing
         return {"recipe": self.recipe, **drawn}
-
-    def __repr__(self) -> str:
-        return f"WhiteBox({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if self.recipe != "adaptive":

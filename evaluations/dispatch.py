@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from errors import UserError
+from evaluations.chosen import attack_keys, check_asked
 from evaluations.images import evaluate_images, images_attacked, images_scored
 from evaluations.text import evaluate_text, text_attacked
 from runs.config import AttackConfig
@@ -43,10 +44,11 @@ def is_text(run: Run) -> bool:
 
 def check_attacks_fit(what: str, on_text: bool, config: AttackConfig) -> None:
     """Refuse attacks on text for a run on images, and the other way round."""
+    check_asked(config)
     asked = " ".join(config.attacks)
     if on_text and not config.text_policies():
         raise UserError(f"{what} is a run on text, which --attacks text recovers; got --attacks {asked}")
-    if not on_text and not config.attack_keys():
+    if not on_text and not attack_keys(config):
         raise UserError(f"{what} is a run on images or vectors, not on text; got --attacks {asked}")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import lpips
@@ -13,14 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks import Attack, AttackerData, Reconstruction, Victim
-from attacks.decoder import Decoder
-from attacks.prototype import Prototype
-from attacks.whitebox import WhiteBox
+from attacks import ATTACKS, Attack, AttackerData, LabelOnly, Reconstruction, Victim
 from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from datamodules.tensors import scaled
-from errors import UserError, check_one_of
+from errors import UserError
+from evaluations.chosen import chosen_attacks
 from files import replacing
 from lightning_modules.drawing import draws_from
 from metrics.classifier import independent_classifier
@@ -38,7 +34,6 @@ from runs.record import complete
 PICTURE = "recovered.png"
 GALLERY = 1000  # test inputs among which the true one is searched
 CLIENT = 0x9E3779B9  # added to the seed of what the client draws: an attack never draws the client's own noise
-ATTACKS: dict[str, type[Attack]] = {"prototype": Prototype, "whitebox": WhiteBox, "decoder": Decoder}
 
 
 def evaluate_images(
@@ -73,6 +68,8 @@ def evaluate_images(
         began = time.perf_counter()
         with draws_from(seed, device):
             attack.prepare(victim, AttackerData.of(datamodule))
+            if isinstance(attack, LabelOnly):
+                attack.tell(datamodule.test[1][inputs].to(device))
             reconstruction = attack.reconstruct(victim, z)
         made_with = environment(device, seed, time.perf_counter() - began)
         stopped = bool(reconstruction.trace.get("steps", 0) < reconstruction.trace.get("of", 0))
@@ -127,9 +124,15 @@ def read_attackable(run: Run) -> dict[str, Any]:
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
-    versions = {key: ATTACKS.get(key.split("/")[0], Attack).version for key in results["attacks"]}
+    versions = {key: version_of(key, record) for key, record in results["attacks"].items()}
     results["attacks"] = complete(results["attacks"], versions, "stopped")
     return results
+
+
+def version_of(key: str, record: Any) -> int:
+    """Today's format of an attack; what a user's own attack left is as its file, which need not be here, left it."""
+    name = key.split("/")[0]
+    return ATTACKS[name].version if name in ATTACKS else record.get("format", Attack.version)
 
 
 def record(attack: Attack, reconstruction: Reconstruction, made_with: dict[str, Any]) -> dict[str, Any]:
@@ -142,20 +145,6 @@ def record(attack: Attack, reconstruction: Reconstruction, made_with: dict[str, 
         "trace": reconstruction.trace,
         "environment": made_with,
     }
-
-
-def chosen_attacks(config: AttackConfig, seed: int, cache: Path) -> list[Attack]:
-    """The attacks that a config asks for, the prototype first."""
-    made: dict[str, Callable[[str], Attack]] = {
-        "whitebox": lambda recipe: WhiteBox(recipe, config.budget, seed),
-        "decoder": lambda recipe: Decoder(recipe, config.budget, seed, cache, config.decoder_epochs),
-    }
-    attacks = []
-    for key in config.attack_keys():
-        name, recipe = key.split("/")
-        check_one_of("attack", name, made)
-        attacks.append(made[name](recipe))
-    return [Prototype(), *attacks] if attacks else []
 
 
 def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:

@@ -22,8 +22,9 @@ from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
 from errors import UserError, first_line, meant
-from lightning_modules.defences import PENALTIES, RELEASES, Part
-from registry import is_users_own
+from lightning_modules.defences import PENALTIES, RELEASES
+from options import Declared
+from registry import Registry, is_users_own
 from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
 from runs.signals import sigterm_as_ctrl_c
 from runs.yaml_files import read_yaml
@@ -51,6 +52,10 @@ class Examples(argparse.RawDescriptionHelpFormatter):
 
 class ScriptParser(ArgumentParser):
     """A parser that says what is wrong in one line: which argument, and which one was perhaps meant."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.attack_options: set[str] = set()  # the flags that are options of attacks
 
     def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
@@ -90,7 +95,10 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer", "options")) -> None:
+NO_FLAGS = ("trainer", "options", "attack_options")  # fields that gather flags of other names
+
+
+def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = NO_FLAGS) -> None:
     """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
@@ -129,60 +137,76 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
     )
 
 
-def add_parts(parser: ScriptParser, argv: Sequence[str] | None, without: Collection[str] = ()) -> None:
-    """A flag for every option of every part of a defence, also of a user's own that the command line names."""
+DEFENCE: dict[str, Registry[Any]] = {"defence": PENALTIES, "release": RELEASES}
+
+
+def add_options(
+    parser: ScriptParser,
+    argv: Sequence[str] | None,
+    kinds: Mapping[str, Registry[Any]],
+    without: Collection[str] = (),
+) -> None:
+    """A flag for every option of every part of a defence and every attack, also of a user's own that is named.
+
+    Args:
+        parser: to add them to.
+        argv: the command line, which may name files of the user's own.
+        kinds: what may have options, by the flag that names it.
+        without: options that have a flag already.
+    """
     taken = dict(parser._option_string_actions)
-    known = [*(PENALTIES[name] for name in PENALTIES), *(RELEASES[name] for name in RELEASES), *own_parts(parser, argv)]
-    owners: dict[str, list[type[Part]]] = {}
-    for part in known:
-        for name in part.options:
-            owners.setdefault(name, []).append(part)
+    owners: dict[str, list[type[Declared]]] = {}
+    for flag, registry in kinds.items():
+        for part in (*(registry[name] for name in registry), *named_by_user(argv, flag, registry)):
+            for name in part.options:
+                owners.setdefault(name, []).append(part)
+                if flag == "attacks":
+                    parser.attack_options.add(name)
     for name, parts in owners.items():
         flag = "--" + name.replace("_", "-")
+        own = ", ".join(part.name for part in parts)
         if name in without:
             continue
         if flag in taken:
             raise UserError(f"{parts[-1].name} has an option {name}, and {flag} is a flag already; call it otherwise")
+        if name in parser.attack_options and any(part.name in (*PENALTIES, *RELEASES) for part in parts):
+            raise UserError(f"{own} both have an option {name}; call that of the attack otherwise")
         each = parts[0].options[name]
-        own = ", ".join(part.name for part in parts)
         text = f"of {own}: {each.help} (default: {each.default})"
         parser.add_argument(flag, type=each.kind | None, default=None, help=text.replace("%", "%%"))
 
 
-def own_parts(parser: ScriptParser, argv: Sequence[str] | None) -> list[type[Part]]:
-    """The user's own penalties and releases that a command line, or a file that it names, speaks of."""
+def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]) -> list[type[Declared]]:
+    """The user's own classes that a flag of the command line, or of a file that it names, speaks of."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
-    named: dict[str, list[str]] = {"defence": [], "release": []}
-    for flag, path in itertools.pairwise(arguments):
-        if flag == "--config" and Path(path).is_file():
+    named: list[str] = []
+    for each, path in itertools.pairwise(arguments):
+        if each == "--config" and Path(path).is_file():
             written = read_yaml("--config", Path(path))
-            for kind in named:
-                found = written.get(kind, []) if isinstance(written, dict) else []
-                named[kind] += (
-                    [found] if isinstance(found, str) else [each for each in found or [] if isinstance(each, str)]
-                )
+            found = written.get(flag, []) if isinstance(written, dict) else []
+            named += [found] if isinstance(found, str) else [one for one in found or [] if isinstance(one, str)]
     current = ""
     for argument in arguments:
         if argument.startswith("--"):
-            current, _, value = argument.removeprefix("--").partition("=")
-            argument = value
-        if current in named and argument:
-            named[current].append(argument)
-    return [
-        registry[name]
-        for registry, kind in ((PENALTIES, "defence"), (RELEASES, "release"))
-        for name in dict.fromkeys(named[kind])
-        if is_users_own(name)
-    ]
+            current, _, argument = argument.removeprefix("--").partition("=")
+        if current == flag and argument:
+            named.append(argument)
+    return [registry[name] for name in dict.fromkeys(named) if is_users_own(name)]
 
 
-def train_parser(prog: str, description: str, examples: str, argv: Sequence[str] | None = None) -> ScriptParser:
-    """The flags of a training run: TrainConfig's at the top, those of defences, Lightning's under `--trainer.`."""
+def train_parser(
+    prog: str,
+    description: str,
+    examples: str,
+    argv: Sequence[str] | None = None,
+    attacks: Registry[Any] | None = None,
+) -> ScriptParser:
+    """The flags of a training run: TrainConfig's, those of defences and attacks, Lightning's under `--trainer.`."""
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
     add_config_file(parser)
     add_dataclass(parser, TrainConfig)
-    add_parts(parser, argv)
+    add_options(parser, argv, {**DEFENCE, **({} if attacks is None else {"attacks": attacks})})
     add_trainer(parser)
     return parser
 
@@ -231,13 +255,16 @@ def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequen
         "trainer",
         *FLAG_NAMES.values(),
     }
-    options = [name for name in parsed if name not in fields]  # what is left belongs to parts of a defence
+    options = [name for name in parsed if name not in fields]  # what is left are options of parts and attacks
     taken = []
     for kind in kinds:
         named = {each.name: FLAG_NAMES.get(each.name, each.name) for each in dataclasses.fields(kind)}
         taken.append({name: parsed.pop(flag) for name, flag in named.items() if flag in parsed})
+        given = {name: parsed[name] for name in sorted(options) if parsed[name] is not None}
         if "options" in named:
-            taken[-1]["options"] = {name: parsed[name] for name in sorted(options) if parsed[name] is not None}
+            taken[-1]["options"] = {k: v for k, v in given.items() if k not in parser.attack_options}
+        if "attack_options" in named:
+            taken[-1]["attack_options"] = {k: v for k, v in given.items() if k in parser.attack_options}
     return taken
 
 

@@ -18,6 +18,7 @@ from errors import UserError, check_one_of
 from lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
 from lightning_modules.defences.bottlenecks import parsed
 from lightning_modules.networks import NETWORKS
+from options import options_of
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for
@@ -44,9 +45,6 @@ RESULT_CHANGING += (
     "sync_batchnorm",
 )
 
-# the attacks, and the recipes of each that are run unless someone asks for others: the GAN's 50 epochs are on request
-RECIPES = {"whitebox": ("paper", "no-data", "adaptive"), "decoder": ("adaptive",)}
-ALL_RECIPES = {"whitebox": ("paper", "no-data", "adaptive"), "decoder": ("paper", "adaptive")}
 BUDGETS = ("fast", "normal", "thorough")
 POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
 OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
@@ -114,18 +112,17 @@ def check_types(config: Any) -> None:
 
 @dataclass
 class AttackConfig:
-    """How a run is attacked.
+    """How a run is attacked. Which attacks there are is known to `evaluations.chosen`, which also checks their names.
 
     Args:
         attacks: for images whitebox and decoder (all recipes of the first, the adaptive one of the second), for text
-            text; or one alone, such as decoder/paper or text/sipit; none attacks nothing. The prototype, the floor of
-            images, is always beside them.
+            text; one alone, such as decoder/paper or text/sipit; or your own as path/to/file.py:Class. none attacks
+            nothing. The prototype, what the label alone gives away, is always beside them.
         recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
             attacks that are named without one.
         samples: how many test images or vectors are attacked.
         budget: what the adaptive attacker spends: fast, normal or thorough.
         attack_seed: what the attacks draw follows from it; default: the run's own seed.
-        decoder_epochs: epochs of the GAN decoder, decoder/paper.
         policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
@@ -134,6 +131,7 @@ class AttackConfig:
             int8, or a number, Gaussian noise as a fraction of the states' root mean square (without first positions);
             fp32 alone for none.
         device: where the attacks run: auto, cpu, cuda, cuda:1, …
+        attack_options: of the attacks, by name; what is not given has its default.
     """
 
     attacks: list[str] = not_identity(["whitebox", "decoder", "text"])
@@ -141,35 +139,18 @@ class AttackConfig:
     samples: int = not_identity(100)
     budget: str = not_identity("normal")
     attack_seed: int | None = not_identity(None)
-    decoder_epochs: int = not_identity(50)
     policy: list[str] = not_identity(["hybrid"])
     operating_point: str = not_identity("baseline")
     prompts: int = not_identity(100)
     observe: bool = not_identity(True)
     channels: list[str] = not_identity(["fp16", "int8", "0.1", "0.3", "1"])
     device: str = not_identity("auto")
+    attack_options: dict[str, Any] = not_identity({})
 
     def __post_init__(self) -> None:
         check_types(self)
-        self.check_attacks()
-
-    def check_attacks(self) -> None:
-        """Refuse attacks that there are not, and numbers that cannot be meant."""
-        known = [*RECIPES, *(f"{attack}/{recipe}" for attack, recipes in ALL_RECIPES.items() for recipe in recipes)]
-        known += ["text", *(f"text/{policy}" for policy in POLICIES)]
-        for name in self.attacks:
-            if name not in known and not (name == "none" and len(self.attacks) == 1):
-                raise UserError(f"--attacks must be none, or of {', '.join(known)}; got {name}")
-        if not self.attacks:
-            raise UserError(f"--attacks needs a name: none, or of {', '.join(known)}")
-        for name in self.recipe:
-            check_one_of("--recipe", name, ALL_RECIPES["whitebox"])
-        if self.recipe and not self.attack_keys() and set(self.attacks) & set(ALL_RECIPES):
-            named = ", ".join(name for name in self.attacks if name in ALL_RECIPES)
-            raise UserError(f"--recipe {' '.join(self.recipe)} leaves nothing of {named}: it has no such recipe")
         check_one_of("--budget", self.budget, BUDGETS)
-        counts = (("samples", self.samples), ("decoder-epochs", self.decoder_epochs), ("prompts", self.prompts))
-        for flag, count in counts:
+        for flag, count in (("samples", self.samples), ("prompts", self.prompts)):
             if count < 1:
                 raise UserError(f"--{flag} must be at least 1; got {count}")
         if self.attack_seed is not None and not 0 <= self.attack_seed < 2**32:
@@ -177,33 +158,13 @@ class AttackConfig:
         self.check_text()
 
     def check_text(self) -> None:
-        """The same for attacks on text."""
+        """Refuse what no attack on text can mean."""
         if not self.policy or any(name not in POLICIES for name in self.policy):
             raise UserError(f"--policy must be of {', '.join(POLICIES)}; got {' '.join(self.policy) or 'none'}")
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         for name in self.channels:
             if name not in DTYPES and not is_level(name):
                 raise UserError(f"--channels must be of {', '.join(DTYPES)}, or positive noise levels; got {name}")
-
-    def attack_keys(self) -> list[str]:
-        """What is asked for as results call it: the GAN before the adaptive decoder, which looks whether it is there.
-
-        Example:
-            >>> AttackConfig().attack_keys()
-            ['whitebox/paper', 'whitebox/no-data', 'whitebox/adaptive', 'decoder/adaptive']
-            >>> AttackConfig(attacks=["decoder"], recipe=["paper"]).attack_keys()
-            ['decoder/paper']
-        """
-        asked = [key for key in self.attacks if "/" in key]
-        for attack, usual in RECIPES.items():
-            if attack in self.attacks:
-                asked += [f"{attack}/{recipe}" for recipe in self.recipe or usual]
-        return [
-            f"{attack}/{recipe}"
-            for attack, recipes in ALL_RECIPES.items()
-            for recipe in recipes
-            if f"{attack}/{recipe}" in asked
-        ]
 
     def text_policies(self) -> list[str]:
         """The policies that are asked for.
@@ -295,7 +256,7 @@ class TrainConfig(AttackConfig):
     def flags(self) -> dict[str, Any]:
         """Every field by its name, with the options of its parts beside them: what `of` takes again."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "options"}
-        for options in (self.defence_options(), *self.release_record()):
+        for options in (self.defence_options(), *self.release_record(), fields.pop("attack_options")):
             fields |= {name: value for name, value in options.items() if name != "name"}
         return fields
 
@@ -493,12 +454,6 @@ class TrainConfig(AttackConfig):
     def is_vanilla(self) -> bool:
         """Whether nothing defends it."""
         return self.defence == "none" and self.bottleneck is None and not self.release
-
-
-def options_of(part: type[Part], given: dict[str, Any]) -> dict[str, Any]:
-    """Every option of a part: as given, or its default."""
-    flags = {name: name.replace("_", "-") for name in part.options}
-    return {name: each.checked(flags[name], given.get(name, each.default)) for name, each in part.options.items()}
 
 
 def short(name: str) -> str:

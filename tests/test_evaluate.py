@@ -27,6 +27,7 @@ from datamodules import TensorDataModule, load
 from datamodules.assets import AssetError
 from errors import UserError
 from evaluate import main
+from evaluations.chosen import attack_keys, check_asked
 from evaluations.dispatch import attacked_already, evaluate
 from metrics.perceptual import psim
 from metrics.similarity import ssim
@@ -84,7 +85,7 @@ def test_the_record_of_an_attack(run: Run, capsys: pytest.CaptureFixture[str]) -
     results = run.read_results()
     said = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": SSIM" in line]
     assert said == list(results["attacks"]), "each has its line when it ends"
-    assert list(results["attacks"]) == ["prototype", *AttackConfig().attack_keys()]
+    assert list(results["attacks"]) == ["prototype", *attack_keys(AttackConfig())]
     for each in results["attacks"].values():
         for metric in ("ssim", "psim", "psnr", "mse", "recognised", "rank"):
             assert each[metric].keys() >= {"mean", "std", "worst"}
@@ -220,9 +221,10 @@ def test_vanilla_stands_beside(config: Make, capsys: pytest.CaptureFixture[str])
 
 
 class Spy(Attack):
-    key = "whitebox/adaptive"
+    name = "spy"
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[Tensor] = []
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
@@ -554,7 +556,7 @@ def test_sigterm_in_an_attack_keeps_what_is_finished(
     assert "terminated; what was finished is kept, and the same command goes on" in capsys.readouterr().err
     assert "prototype" in run.read_results()["attacks"]
     assert attack(run) == 0
-    assert len(run.read_results()["attacks"]) == 1 + len(AttackConfig().attack_keys())
+    assert len(run.read_results()["attacks"]) == 1 + len(attack_keys(AttackConfig()))
 
 
 def test_representations_that_are_no_numbers_are_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -644,7 +646,7 @@ def test_runs_that_the_attacks_do_not_fit_are_skipped_in_a_folder(
 
 def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
     with pytest.raises(UserError, match="--attacks needs a name"):
-        AttackConfig(attacks=[])
+        check_asked(AttackConfig(attacks=[]))
 
 
 @pytest.mark.parametrize("argv", readme_commands("evaluate.py"), ids=" ".join)

@@ -22,10 +22,11 @@ from attacks.decoder.training import (
     inverse_loss,
     random_batches,
 )
-from attacks.threat_model import Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from attacks.threat_model import ATTACKS, Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from errors import UserError
 from files import save_tensors
 from lightning_modules.drawing import draws_from
+from options import option
 from runs.checkpoints import restored
 
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
@@ -35,34 +36,20 @@ STATISTICS = 5000  # inputs that the scale of z is taken from
 FORMAT = 1  # raised when decoders are built or trained in another way: old files are then not taken for new ones
 
 
+@ATTACKS("decoder")
 class Decoder(Attack):
     """Inversion by a network trained on inputs of the attacker's own.
 
-    Args:
-        recipe: `paper`, the GAN of Eq. 7; `adaptive`, a plain inverse network and, where the budget is thorough or a
-            trained GAN lies in the cache, the GAN too: the one that decodes held-out data better is used.
-        budget: `fast`, `normal` or `thorough`; how long the inverse network trains.
-        seed: of weights and batches.
-        cache: where trained decoders are kept, so that they are trained once.
-        epochs: of the GAN; the paper has 50.
+    `paper` is the GAN of Eq. 7; `adaptive` a plain inverse network and, where the budget is thorough or a trained GAN
+    lies in the cache, the GAN too: the one that decodes held-out data better is used.
     """
 
-    def __init__(
-        self,
-        recipe: str = "adaptive",
-        budget: str = "normal",
-        seed: int = 0,
-        cache: Path | None = None,
-        epochs: int = GAN_EPOCHS,
-    ) -> None:
-        if recipe not in ("paper", "adaptive"):
-            raise UserError(f"recipe must be paper or adaptive; got {recipe}")
-        if budget not in STEPS:
-            raise UserError(f"budget must be one of {', '.join(STEPS)}; got {budget}")
-        if epochs < 1:
-            raise UserError(f"the decoder needs at least 1 epoch; got {epochs}")
-        self.key, self.recipe, self.budget, self.seed = f"decoder/{recipe}", recipe, budget, seed
-        self.cache, self.epochs = cache, epochs
+    recipes = ("paper", "adaptive")
+    usual = ("adaptive",)  # the GAN's 50 epochs are on request
+    decoder_epochs: int = option(GAN_EPOCHS, "epochs of the GAN; the paper has 50", least=1)
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
         self.networks: dict[str, InverseNetwork] = {}
         self.held_out: dict[str, float] = {}  # the loss of each on the attacker's held-out data
         self.from_cache: dict[str, bool] = {}
@@ -72,17 +59,14 @@ class Decoder(Attack):
         """Which decoders are trained, or taken from the cache."""
         if self.recipe == "paper":
             return ["gan"]
-        cached = self.cache is not None and any(self.cache.glob(f"decoder-gan-{self.epochs}-{self.seed}-*.pt"))
+        cached = self.cache is not None and any(self.cache.glob(f"decoder-gan-{self.decoder_epochs}-{self.seed}-*.pt"))
         return ["inverse", "gan"] if cached or self.budget == "thorough" else ["inverse"]
 
     @property
     def settings(self) -> dict[str, Any]:
         inverse = {"budget": self.budget} if "inverse" in self.kinds else {}
-        gan = {"epochs": self.epochs} if "gan" in self.kinds else {}
+        gan = {"epochs": self.decoder_epochs} if "gan" in self.kinds else {}
         return {"recipe": self.recipe, "networks": self.kinds, **inverse, **gan, "seed": self.seed}
-
-    def __repr__(self) -> str:
-        return f"Decoder({', '.join(f'{name}={value}' for name, value in self.settings.items())})"
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None:
@@ -128,7 +112,7 @@ class Decoder(Attack):
         """Train one decoder from scratch."""
         generator = torch.Generator().manual_seed(self.seed)
         if kind == "gan":
-            steps = self.epochs * max(1, len(own.y) // BATCH)
+            steps = self.decoder_epochs * max(1, len(own.y) // BATCH)
             fit(GanModule(victim, network), victim, random_batches(len(own.y), steps, generator), own, self.key)
             return
         batches = random_batches(len(own.y), STEPS[self.budget], generator)
@@ -136,7 +120,7 @@ class Decoder(Attack):
 
     def file(self, kind: str, victim: Victim, own: AttackerData) -> Path:
         """Where a trained decoder is kept: the name follows from everything that made it."""
-        length = self.epochs if kind == "gan" else self.budget
+        length = self.decoder_epochs if kind == "gan" else self.budget
         made_with = hashlib.sha256(f"{FORMAT} {kind} {length} {self.seed}".encode())
         for tensor in (*victim.encoder.state_dict().values(), own.x):
             made_with.update(tensor.detach().cpu().contiguous().numpy().tobytes())

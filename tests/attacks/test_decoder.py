@@ -114,7 +114,7 @@ def test_a_decoder_learns_to_invert(
     recipe: str, kind: str, victim: Victim, data: AttackerData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 60)
-    attack = Decoder(recipe, "fast", epochs=60)
+    attack = Decoder(recipe, "fast", decoder_epochs=60)
     attack.prepare(victim, data)
     new = squares(20, seed=1)
     reconstruction = attack.reconstruct(victim, victim.encoder(new))
@@ -136,8 +136,8 @@ def test_the_better_one_on_held_out_data_is_used(
         fit(module, victim, batches, own, what)  # type: ignore[arg-type]
 
     monkeypatch.setattr(decoder_attack, "fit", spied)
-    Decoder("paper", "fast", cache=tmp_path, epochs=40).prepare(victim, data)
-    attack = Decoder("adaptive", "fast", cache=tmp_path, epochs=40)
+    Decoder("paper", "fast", cache=tmp_path, decoder_epochs=40).prepare(victim, data)
+    attack = Decoder("adaptive", "fast", cache=tmp_path, decoder_epochs=40)
     assert attack.kinds == ["inverse", "gan"], "a trained GAN that is there is considered"
     attack.prepare(victim, data)
     assert attack.held_out["gan"] < attack.held_out["inverse"]
@@ -181,4 +181,4 @@ def test_what_cannot_work_is_refused(victim: Victim) -> None:
         Decoder().reconstruct(victim, torch.zeros(1, 16, 5, 5))
     for recipe, budget, epochs in (("kind", "fast", 1), ("paper", "endless", 1), ("paper", "fast", 0)):
         with pytest.raises(UserError):
-            Decoder(recipe, budget, epochs=epochs)
+            Decoder(recipe, budget, decoder_epochs=epochs)

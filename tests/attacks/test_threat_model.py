@@ -61,16 +61,18 @@ def test_representations_that_are_no_numbers_are_refused(
         attack.reconstruct(victim, z)
 
 
-def test_the_prototype_answers_with_the_median_of_the_guessed_class(
+def test_the_prototype_answers_with_the_median_of_the_class_that_it_is_told(
     victim: Victim, datamodule: TensorDataModule
 ) -> None:
     attack = Prototype()
     attack.prepare(victim, AttackerData.of(datamodule))
-    x = datamodule.test[0][:6].float() / 255
+    x, y = datamodule.test[0][:6].float() / 255, datamodule.test[1][:6]
     with torch.no_grad():
         z = victim.encoder(x)
-        guessed = victim.head(z).argmax(dim=1)
+    with pytest.raises(UserError, match="must be told the classes"):
+        attack.reconstruct(victim, z)
+    attack.tell(y)
     recovered = attack.reconstruct(victim, z).x
     train_x, train_y = datamodule.train
-    for row, c in zip(recovered, guessed, strict=True):
+    for row, c in zip(recovered, y, strict=True):
         assert torch.allclose(row, (train_x[train_y == c].float() / 255).median(dim=0).values)

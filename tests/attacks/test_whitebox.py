@@ -13,7 +13,7 @@ from attacks import AttackerData, Victim
 from attacks.descent import Candidate, Descent, feature_weights, total_variation
 from attacks.leaky import Leak
 from attacks.threat_model import SHARE_OF_DEVICE, inputs_at_once
-from attacks.whitebox import ADAPTIVE, NO_DATA, PAPER_GREY, RECIPES, STEPS, WhiteBox, best_explanation, candidates_of
+from attacks.whitebox import ADAPTIVE, NO_DATA, PAPER_GREY, STEPS, WhiteBox, best_explanation, candidates_of
 from errors import UserError
 from lightning_modules.split_module import SplitModule
 from metrics.similarity import ssim
@@ -55,7 +55,7 @@ def short(monkeypatch: pytest.MonkeyPatch, steps: int, candidates: list[Candidat
         monkeypatch.setattr("attacks.whitebox.candidates_of", lambda *_: candidates)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", WhiteBox.recipes)
 def test_all_at_once_equals_one_at_a_time(
     recipe: str, victim: Victim, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from errors import UserError
-from lightning_modules.defences.options import option
 from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
 from lightning_modules.ssim import WINDOW, structural_dissimilarity
+from options import option
 
 HIDDEN = 256
 TARGETS = ("ssim", "l1")

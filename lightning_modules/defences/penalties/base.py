@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from errors import UserError
-from lightning_modules.defences.options import Part
+from lightning_modules.defences.part import Part
 from registry import Registry
 
 

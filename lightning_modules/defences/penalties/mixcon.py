@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.options import option
 from lightning_modules.defences.penalties.base import PENALTIES
 from lightning_modules.defences.penalties.pairs import (
     Pairwise,
@@ -14,6 +13,7 @@ from lightning_modules.defences.penalties.pairs import (
     same_class,
     sum_over_pairs,
 )
+from options import option
 
 # Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
 # family, each with its slope.

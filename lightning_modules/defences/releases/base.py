@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from lightning_modules.defences.options import Part
+from lightning_modules.defences.part import Part
 from registry import Registry
 
 

@@ -1,4 +1,4 @@
-"""Options declared once: a part of a defence says what it takes, and flags, YAML, names and records follow from it.
+"""Options declared once: a part of a defence, or an attack, says what it takes; flags, YAML and records follow from it.
 
 class Shuffle(Penalty):
     strength: float = option(1.0, "how hard the batch is shuffled", least=0)
@@ -12,14 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import nn
-
 from errors import UserError
 
 
 @dataclass(frozen=True)
 class Option:
-    """What one option of a part is.
+    """What one option is.
 
     Args:
         default: its value where none is given.
@@ -76,12 +74,12 @@ def option(
     below: float | None = None,
     choices: Iterable[str] = (),
 ) -> Any:
-    """An option of a part, written as the value of an annotated class attribute."""
+    """An option, written as the value of an annotated class attribute."""
     return Option(default, help, least, above, most, below, tuple(choices))
 
 
-class Part(nn.Module):
-    """A part of a defence. Its annotated attributes that hold an `option(…)` are its options, set as it is made."""
+class Declared:
+    """Something with options: its annotated attributes that hold an `option(…)`, set when it is made."""
 
     name: ClassVar[str] = ""
     options: ClassVar[dict[str, Option]] = {}
@@ -96,12 +94,12 @@ class Part(nn.Module):
         for name in own:
             delattr(cls, name)  # an instance has its own value
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__()
+    def set_options(self, given: dict[str, Any]) -> None:
+        """Take the values that are given, and defaults for the others."""
         if unknown := sorted(given.keys() - self.options.keys()):
             raise UserError(f"{self.name or type(self).__name__} has no option {unknown[0]}")
-        for name, each in self.options.items():
-            setattr(self, name, each.checked(name.replace("_", "-"), given.get(name, each.default)))
+        for name, value in options_of(type(self), given).items():
+            setattr(self, name, value)
 
     @property
     def title(self) -> str:
@@ -112,5 +110,9 @@ class Part(nn.Module):
         """Every option with its value, as results keep it."""
         return {name: getattr(self, name) for name in self.options}
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.record().items())
+
+def options_of(kind: type[Declared], given: dict[str, Any]) -> dict[str, Any]:
+    """Every option of a class: as given, or its default."""
+    return {
+        name: each.checked(name.replace("_", "-"), given.get(name, each.default)) for name, each in kind.options.items()
+    }
