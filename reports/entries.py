@@ -314,7 +314,8 @@ def commands_of(results: dict[str, Any]) -> list[str]:
     worst = results["worst_case"]
     attacked = ["python", "evaluate.py", f"checkpoints/{results['name']}", "--samples", str(worst.get("samples", 100))]
     attacked += ["--attacks", "standard"] if results.get("suite") else []
-    attacked += ["--budget", config["budget"]] if config.get("budget") else []
+    budgets = {budget for each in results["attacks"].values() if (budget := each["settings"].get("budget"))}
+    attacked += ["--budget", *budgets] if len(budgets) == 1 else []
     return [shlex.join(["python", "train.py", *arguments, "--attacks", "none"]), shlex.join(attacked)]
 
 

@@ -25,8 +25,9 @@ NEEDED = {
 }  # fmt: skip
 HEAD = [
     "defence", "cut", "leak at −1 point", "at −3 points", "strength", "accuracy", "its leak", "strongest attack",
-    "re-identified (≤)", "nats ≤", "client", "server gain", "seeds", "suite",
+    "re-identified (≤)", "nats ≤", "client", "server gain, points", "seeds", "suite",
 ]  # fmt: skip
+WORDS = {"defence", "cut", "strength", "strongest attack", "suite"}  # columns that are no numbers
 ABOUT = (
     "Leak beyond the label, worst case over attacks: 0 is what the label alone gives, 1 everything. It is compared "
     "where a defence costs one and three percentage points of vanilla's accuracy, in a straight line between the "
@@ -128,7 +129,7 @@ def table_of(entries: Sequence[dict[str, Any]]) -> str:
     first = entries[0]
     training = f"{first['training']['inputs']:,} inputs, {counted(first['training']['epochs'], 'epoch')}"
     title = plain(f"{first['dataset']}, {first['network']}: {training}, leak by {NAMES[first['metric']]}")
-    lines = [f"## {title}", "", row_in(HEAD), row_in(["---", "---", *["---:"] * (len(HEAD) - 2)])]
+    lines = [f"## {title}", "", row_in(HEAD), row_in("---" if name in WORDS else "---:" for name in HEAD)]
     return "\n".join([*lines, *(row_in(map(plain, row_of(entry))) for entry in sorted(entries, key=rank)), ""])
 
 

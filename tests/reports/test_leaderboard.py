@@ -63,7 +63,7 @@ def made(
         "separability": {"mean": 1.0},
         "attacks": {
             "whitebox/adaptive": {**attack(None if leak is None else leak / 2), "settings": {}},
-            "decoder/adaptive": {**attack(leak), "settings": {}},
+            "decoder/adaptive": {**attack(leak), "settings": {"budget": "thorough"}},
         },
         "worst_case": {"attacks": ["decoder/adaptive", "whitebox/adaptive"], **attack(leak)},
         "config": {"seed": seed, "epochs": 20, "batch_size": 20, "lr": 0.01, "trainer": {}, "dataset": "mnist",
@@ -145,7 +145,7 @@ def test_the_command_of_an_entry_asks_for_the_same_run(runs: Path, kind: str) ->
     assert {name: value for name, value in config.defence_record().items() if name != "name"} == entry["options"]
     assert (config.dataset, config.seed, config.epochs) == ("mnist", 0, 20)
     assert attack[:2] == ["python", "evaluate.py"]
-    assert "standard" in attack
+    assert attack[3:] == ["--samples", "100", "--attacks", "standard", "--budget", "thorough"]
 
 
 def test_seeds_are_compared_in_pairs_and_their_spread_is_the_error(tmp_path: Path) -> None:
