@@ -2,6 +2,7 @@
 
 python report.py checkpoints/                                   # checkpoints/report.html
 python report.py checkpoints/ --max-drop 0.02 --metric psim     # another tolerance, another measure of recovery
+python report.py checkpoints/ --leaderboard docs/leaderboard.md # defences side by side at equal accuracy, as data too
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from reports.leaderboard import Leaderboard, check_leaderboard, write_leaderboard
 from reports.page import Report, write_report
 from reports.sweet_spot import MAX_DROP, METRICS
 from runs.command_line import run_command, script_parser
@@ -19,6 +21,7 @@ EXAMPLES = """\
   python report.py checkpoints/ --max-drop 0.02                        cells may lose two percentage points of accuracy
   python report.py checkpoints/ --metric psim                          the sweet spot by PSIM instead of SSIM
   python report.py checkpoints/ digits.json                            with a batch of invert.py gradient --out
+  python report.py checkpoints/ --leaderboard docs/leaderboard.md      defences side by side, and an entry each as JSON
 """
 
 
@@ -42,9 +45,18 @@ def tell(report: Report) -> None:
         print(f"tables  {report.csv}, {report.markdown}", flush=True)
 
 
+def tell_of_leaderboard(board: Leaderboard) -> None:
+    """Print what has no place on the leaderboard, and where it is."""
+    for line in board.left_out:
+        print(f"not on the leaderboard  {line}")
+    print(
+        f"leaderboard  {board.markdown}, {len(board.entries)} entries in {board.markdown.with_suffix('')}/", flush=True
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, gather, write, print."""
-    usage = "[PATH …] [--out FILE.html] [--max-drop X] [--metric NAME] [--title TEXT]"
+    usage = "[PATH …] [--out FILE.html] [--max-drop X] [--metric NAME] [--title TEXT] [--leaderboard FILE.md]"
     description = "Write what runs found as one HTML page: the sweet spot, the maps, the pictures, the figures."
     parser = script_parser("report.py", usage, description, EXAMPLES)
     parser.add_argument(
@@ -62,6 +74,10 @@ def main(argv: list[str] | None = None) -> int:
         help=f"of recovery: {', '.join(METRICS)}; default: ssim for images, similarity for text, mcs for vectors",
     )  # fmt: skip
     parser.add_argument("--title", type=str, default=None, help="of the page")
+    parser.add_argument(
+        "--leaderboard", type=str, default=None,
+        help="a .md file: defences side by side at equal accuracy; its entries go as JSON into the folder of its name",
+    )  # fmt: skip
 
     def command() -> None:
         parsed = parser.parse_args(argv)
@@ -69,7 +85,11 @@ def main(argv: list[str] | None = None) -> int:
         out = Path(parsed.out) if parsed.out is not None else default_page(paths[0])
         if parsed.out is None and not paths[0].exists():
             out = Path("report.html")  # what is wrong is said about the path, not about the page in it
-        tell(write_report(paths, out, parsed.max_drop, parsed.metric, parsed.title))
+        check_leaderboard(parsed.leaderboard)
+        report = write_report(paths, out, parsed.max_drop, parsed.metric, parsed.title)
+        tell(report)
+        if parsed.leaderboard is not None:
+            tell_of_leaderboard(write_leaderboard(report.gathered.runs, Path(parsed.leaderboard)))
 
     return run_command(command)
 

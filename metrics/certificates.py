@@ -23,7 +23,7 @@ TRIALS = 20_000  # of the Monte Carlo: an interval of at most ±0.007
 PROBES = 8  # of Hutchinson's estimate of a trace
 ENTRIES_AT_ONCE = 2**24  # numbers of the galleries that are worked on together: 128 MiB
 NO_RADIUS = 1e-6  # in σ: a smaller distance from the centre counts as this, which raises the bound by less than 1e-6
-HALVINGS = 120  # of the interval of μ: beyond the digits of a float
+HALVINGS = 64  # of the interval of μ: as many as a float has digits, and some
 
 
 # ------------------------------------------------------------------ what is released
@@ -231,11 +231,12 @@ def mean_reid_bound(
 ) -> float:
     """`reid_bound` averaged over the galleries that `reid_bayes` tries with the same arguments."""
     h, groups = h.detach().flatten(1).double(), galleries_of(y, gallery, trials, seed)
-    total = torch.zeros((), dtype=h.dtype, device=h.device)
+    by_size: dict[int, list[Tensor]] = {}  # galleries of one size are bisected together
     for each in batches(h, groups):
         r = torch.linalg.vector_norm(each - each.mean(dim=1, keepdim=True), dim=-1)  # (G, N)
-        total += reid_bound(r, sigma, queries).sum() * each.shape[1]
-    return float(total) / sum(group.numel() for group in groups)
+        by_size.setdefault(each.shape[1], []).append(r)
+    told = [size * reid_bound(torch.cat(parts), sigma, queries).sum() for size, parts in by_size.items()]
+    return float(torch.stack(told).sum()) / sum(group.numel() for group in groups)
 
 
 def reid_measured(
@@ -265,7 +266,7 @@ def reid_measured(
     inputs = torch.arange(len(h), device=h.device) if inputs is None else inputs.to(h.device)
     generator = torch.Generator(device=h.device).manual_seed(seed)
     hits, picked, sizes = h.new_zeros(len(z)), inputs.new_zeros(len(z)), []
-    for members in members_by_class(y):
+    for members in members_by_class(y.to(h.device)):
         rows, places = (inputs[:, None] == members).nonzero(as_tuple=True)  # attacked inputs, and where in the class
         size = min(gallery, len(members))
         keys = torch.rand(len(rows), len(members), generator=generator, device=h.device)
@@ -273,7 +274,7 @@ def reid_measured(
         apart = torch.cdist(z[rows], h[members], p=norms[distance]).gather(1, candidates)
         least = apart.amin(dim=1, keepdim=True)
         hits[rows] = (apart[:, :1] == least).double()[:, 0] / (apart == least).sum(dim=1)
-        picked[rows] = members.to(h.device)[candidates.gather(1, apart.argmin(dim=1, keepdim=True))[:, 0]]
+        picked[rows] = members[candidates.gather(1, apart.argmin(dim=1, keepdim=True))[:, 0]]
         sizes += [(size, len(rows))] if len(rows) else []
     return replace(summed_up(float(hits.sum()), sizes), hits=hits, picked=picked)
 

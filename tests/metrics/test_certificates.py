@@ -121,6 +121,16 @@ def test_two_candidates_have_a_closed_form_and_the_bound_is_tight() -> None:
         assert bayes.interval[0] <= exact <= bayes.interval[1]
 
 
+@pytest.mark.parametrize("width", [1, 5])
+def test_three_candidates_on_a_line_have_a_closed_form(width: int) -> None:
+    """Unequal distances to the centre: whoever compares inner products alone prefers the far ones."""
+    direction = drawn(1, width) / drawn(1, width).norm()
+    h = torch.tensor([[0.0], [1.0], [5.0]]) * direction
+    exact = (norm.cdf(0.5) + (norm.cdf(2.0) - norm.cdf(-0.5)) + norm.cdf(2.0)) / 3
+    low, high = reid_bayes(h, torch.zeros(3), 1.0, trials=60_000).interval
+    assert low <= exact <= high
+
+
 def test_many_galleries_at_once_are_bounded_as_one_by_one() -> None:
     r = drawn(2, 7, 30).abs() * torch.tensor([0.1, 1.0]).view(2, 1, 1)
     alone = torch.stack([torch.stack([reid_bound(each, 0.7) for each in row]) for row in r])

@@ -1,0 +1,351 @@
+"""Entries of a leaderboard: a defence at all strengths that were run, as one record.
+
+An entry is a defence on one network, cut and dataset: a penalty, a bottleneck and releases by name. Its figures are the
+worst-case leak where it costs one and three points of vanilla's accuracy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import shlex
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.cells import metric_for
+from reports.gathering import FoundRun
+from reports.tables import counted, describe_defence
+from runs.config import FLAG_NAMES, TrainConfig
+from runs.matching import is_vanilla, without_defence
+
+POINTS = (1, 3)  # percentage points of accuracy below vanilla's at which leaks are compared
+ERRORS = 2  # standard errors that an entry states
+OLDER: dict[str, Any] = {"bottleneck": None, "release": []}  # what records of penalties alone leave out
+
+
+@dataclass(frozen=True)
+class Point:
+    """A defence at one strength, over its seeds.
+
+    Args:
+        runs: one a seed.
+        accuracy: mean over seeds.
+        drop: what it loses against vanilla, by the same seeds where both have them.
+        leak: worst case over attacks, mean over inputs and seeds.
+        error: of the leak, as an entry states it.
+    """
+
+    runs: tuple[FoundRun, ...]
+    accuracy: float
+    drop: float
+    leak: float
+    error: float
+
+
+def entries_of(runs: Iterable[FoundRun]) -> tuple[list[dict[str, Any]], list[str]]:
+    """An entry for each defence, and a line for each group of runs that has none."""
+    settings: dict[str, list[FoundRun]] = {}
+    for run in sorted(runs, key=lambda run: run.name):
+        settings.setdefault(as_key(setting_of(run)), []).append(run)
+    entries, left_out = [], []
+    for group in settings.values():
+        data, model = group[0].results["data"]["name"], group[0].results["model"]["name"]
+        measured = [run for run in group if leak_of(run) is not None]
+        vanilla = [run for run in group if is_vanilla(run.results["defence"])]
+        if len(measured) < len(group):
+            missing = len(group) - len(measured)
+            left_out.append(f"the leak of {counted(missing, 'run')} on {data} with {model} was not measured")
+        if measured and not vanilla:
+            left_out.append(f"there is no vanilla run on {data} with {model} to compare with")
+        elif measured:
+            entries += entries_in(measured, vanilla)
+    return entries, left_out
+
+
+def setting_of(run: FoundRun) -> dict[str, Any]:
+    """What runs must share to be compared: all but defence, cut and seed."""
+    return {name: value for name, value in without_defence(run.results).items() if name not in ("seed", "cut")}
+
+
+def as_key(value: Any) -> str:
+    """A value as a text that is equal where the value is."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def leak_of(run: FoundRun) -> dict[str, float] | None:
+    """The worst-case leak of a run by the usual metric of its data; None where it was not measured."""
+    found: dict[str, float] | None = (run.results["worst_case"].get("leak") or {}).get(metric_for(run))
+    return found
+
+
+def entries_in(measured: Sequence[FoundRun], vanilla: Sequence[FoundRun]) -> list[dict[str, Any]]:
+    """The entries of one setting."""
+    defences: dict[str, dict[str, list[FoundRun]]] = {}
+    for run in measured:
+        kind, cut = kind_of(run.results["defence"]), str(run.results["model"]["cut"])
+        cells = defences.setdefault(as_key([kind, cut]), {})
+        cells.setdefault(as_key({**OLDER, **run.results["defence"]}), []).append(run)
+    base = {run.results["config"]["seed"]: run.results["utility"]["accuracy"] for run in vanilla}
+    return [entry_of([point_of(cell, base) for cell in cells.values()], base) for cells in defences.values()]
+
+
+def kind_of(defence: dict[str, Any]) -> list[str]:
+    """The parts of a defence by name, without their numbers; a bottleneck's widths are its name.
+
+    Example:
+        >>> kind_of({"name": "compress", "bottleneck": "120-16", "release": [{"name": "gaussian", "sigma": 1.0}]})
+        ['compress', 'bottleneck 120-16', 'gaussian']
+    """
+    parts = [defence["name"].rpartition(":")[2]] if defence["name"] != "none" else []
+    parts += [f"bottleneck {defence['bottleneck']}"] if defence.get("bottleneck") else []
+    parts += [each["name"].rpartition(":")[2] for each in defence.get("release") or []]
+    return parts or ["vanilla"]
+
+
+def point_of(runs: Sequence[FoundRun], base: dict[int, float]) -> Point:
+    """A cell as a point.
+
+    Args:
+        runs: its runs, one a seed.
+        base: vanilla's accuracy by seed.
+    """
+    accuracies = {run.results["config"]["seed"]: run.results["utility"]["accuracy"] for run in runs}
+    pairs = [base[seed] - each for seed, each in accuracies.items() if seed in base]
+    accuracy = statistics.fmean(accuracies.values())
+    drop = statistics.fmean(pairs) if pairs else statistics.fmean(base.values()) - accuracy
+    leaks = [leak for run in runs if (leak := leak_of(run)) is not None]
+    over_inputs = [
+        leak["std"] ** 2 / max(1, run.results["worst_case"]["samples"]) for leak, run in zip(leaks, runs, strict=True)
+    ]
+    error = stated_error([leak["mean"] for leak in leaks], math.sqrt(sum(over_inputs)) / len(leaks))
+    return Point(tuple(runs), accuracy, drop, statistics.fmean(leak["mean"] for leak in leaks), error)
+
+
+def stated_error(seeds: Sequence[float], of_mean: float) -> float:
+    """Two standard errors of a mean over seeds: by what seeds differ in, or by what each of them is uncertain in.
+
+    Example:
+        >>> round(stated_error([0.1, 0.3], 0.02), 3), stated_error([0.1], 0.02)
+        (0.2, 0.04)
+    """
+    by_seeds = statistics.stdev(seeds) / math.sqrt(len(seeds)) if len(seeds) > 1 else 0.0
+    return ERRORS * max(by_seeds, of_mean)
+
+
+def frontier(points: Iterable[Point]) -> list[Point]:
+    """The points that no other beats in both accuracy and leak, the most accurate first."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.drop, point.leak)):
+        if not front or point.leak < front[-1].leak:
+            front.append(point)
+    return front
+
+
+def leak_at(front: Sequence[Point], drop: float) -> tuple[float, float] | None:
+    """The leak, and its error, where a defence costs so much accuracy, in a straight line between its points.
+
+    None where all of them cost more. Where all cost less, the smallest leak that was measured: nothing says how much
+    smaller it would be.
+
+    Args:
+        front: the defence's, the most accurate first.
+        drop: of accuracy against vanilla.
+    """
+    within = [point for point in front if point.drop <= drop + 1e-12]
+    if not within:
+        return None
+    last = within[-1]
+    if len(within) == len(front):
+        return last.leak, last.error
+    beyond = front[len(within)]
+    share = (drop - last.drop) / (beyond.drop - last.drop)
+    return last.leak + share * (beyond.leak - last.leak), max(last.error, beyond.error)
+
+
+def entry_of(points: Sequence[Point], base: dict[int, float]) -> dict[str, Any]:
+    """One defence as an entry; what is said of a single strength is said of the least leaking one within a point."""
+    front = frontier(points)
+    within = [point for point in front if point.drop <= POINTS[0] / 100 + 1e-12]
+    best = within[-1] if within else front[0]
+    entry = {
+        **what_it_is(best.runs[0]),
+        "vanilla": statistics.fmean(base.values()),
+        **what_it_reaches(front, best),
+        **what_is_beside_it(best.runs),
+        "suite": suites_of(run for point in front for run in point.runs),
+        "seeds": sorted(run.results["config"]["seed"] for run in best.runs),
+        "commands": [command for run in best.runs for command in commands_of(run.results)],
+    }
+    recorded: dict[str, Any] = rounded(entry)
+    return recorded
+
+
+def what_it_is(run: FoundRun) -> dict[str, Any]:
+    """The part of an entry that says which defence it is, on what, and at which strength."""
+    results = run.results
+    data, model, defence = results["data"], results["model"], results["defence"]
+    identity = as_key([setting_of(run), model["cut"], kind_of(defence), defence["name"]])
+    words = "-".join([data["name"], model["name"], str(model["cut"]), *kind_of(defence)])
+    readable = re.sub(r"[^\w.-]+", "-", words.replace("bottleneck ", "k"))[:150]
+    return {
+        "name": f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}",
+        "defence": " + ".join(kind_of(defence)),
+        "strength": describe_defence(defence),
+        "options": {name: value for name, value in defence.items() if name != "name"},
+        "dataset": data["name"],
+        "network": model["name"],
+        "cut": str(model["cut"]),
+        "training": {"inputs": data["train"], "epochs": results["config"]["epochs"]},
+        "metric": metric_for(run),
+    }
+
+
+def what_it_reaches(front: Sequence[Point], best: Point) -> dict[str, Any]:
+    """The part of an entry that says how accurate it is and what it leaks, with the errors of both."""
+    found = {f"-{lost}": leak_at(front, lost / 100) for lost in POINTS}
+    accuracies = [run.results["utility"]["accuracy"] for run in best.runs]
+    uncertain = math.sqrt(best.accuracy * (1 - best.accuracy) / max(1, best.runs[0].results["data"]["test"]))
+    return {
+        "accuracy": best.accuracy,
+        "leak": best.leak,
+        "leak_at": {name: each[0] if each else None for name, each in found.items()},
+        "error": {
+            "accuracy": stated_error(accuracies, uncertain),
+            "leak": best.error,
+            "leak_at": {name: each[1] if each else None for name, each in found.items()},
+        },
+        "frontier": [
+            {
+                "strength": describe_defence(point.runs[0].results["defence"]), "accuracy": point.accuracy,
+                "drop": point.drop, "leak": point.leak, "error": point.error, "runs": [run.name for run in point.runs],
+            }
+            for point in front
+        ],
+    }  # fmt: skip
+
+
+def what_is_beside_it(runs: Sequence[FoundRun]) -> dict[str, Any]:
+    """The part of an entry that says what the client pays, what is certified, and what each attack got."""
+    metric, all_results = metric_for(runs[0]), [run.results for run in runs]
+    costs = [results.get("cost") or {} for results in all_results]
+    certificates = [results.get("certificate") or {} for results in all_results]
+    attacks = sorted(set.intersection(*(set(results["attacks"]) for results in all_results)))
+    certified = {name: mean_of(certificates, name) for name in ("nats", "reid_bound", "reid_bayes")}
+    certified |= {name: certificates[0].get(name) for name in ("gallery", "queries")}
+    return {
+        "client_share": {part: client_share(costs[0], part) for part in ("macs", "parameters")},
+        "server_gain": mean_of(costs, "server_gain"),
+        "certificate": certified if all(certificates) else None,
+        "attacks": {key: figures_of([results["attacks"][key] for results in all_results], metric) for key in attacks},
+        "worst_case": figures_of([results["worst_case"] for results in all_results], metric),
+    }
+
+
+def client_share(cost: dict[str, Any], part: str) -> float | None:
+    """The client's part of all multiply-adds, or of all parameters; None where they were not counted.
+
+    Example:
+        >>> client_share({"client_macs": 30, "server_macs": 10}, "macs")
+        0.75
+    """
+    client, server = cost.get(f"client_{part}"), cost.get(f"server_{part}")
+    return client / (client + server) if client is not None and server is not None and client + server else None
+
+
+def mean_of(records: Sequence[dict[str, Any]], name: str) -> float | None:
+    """The mean of a figure over seeds; None where one of them lacks it."""
+    known = [value for record in records if (value := record.get(name)) is not None]
+    return statistics.fmean(known) if len(known) == len(records) else None
+
+
+def figures_of(records: Sequence[dict[str, Any]], metric: str) -> dict[str, Any]:
+    """An attack over seeds: the score by the usual metric, and the leak by every metric that all seeds have."""
+    names = set.intersection(*(set(record.get("leak") or {}) for record in records))
+    leaks = {name: over_seeds([record["leak"][name] for record in records]) for name in sorted(names)}
+    found: dict[str, Any] = {"leak": leaks}
+    if all(metric in record for record in records):
+        found[metric] = over_seeds([record[metric] for record in records])
+    return found
+
+
+def over_seeds(figures: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Mean and most leaked over seeds."""
+    return {"mean": statistics.fmean(each["mean"] for each in figures), "worst": max(each["worst"] for each in figures)}
+
+
+def suites_of(runs: Iterable[FoundRun]) -> list[str]:
+    """The attack suites, with their versions, that these runs went through; [] where none is recorded."""
+    return sorted({said for run in runs if (said := suite_in_words(run.results.get("suite")))})
+
+
+def suite_in_words(suite: Any) -> str:
+    """A suite as one text, however it is recorded.
+
+    Example:
+        >>> suite_in_words({"name": "standard", "version": 1}), suite_in_words("standard-1"), suite_in_words(None)
+        ('standard 1', 'standard-1', '')
+    """
+    if isinstance(suite, dict):
+        return " ".join(str(value) for name in ("name", "version") if (value := suite.get(name)) is not None)
+    return "" if suite is None else str(suite)
+
+
+def commands_of(results: dict[str, Any]) -> list[str]:
+    """The commands that train and attack a run again: what differs from the defaults, and every option of its parts."""
+    config, defence = results["config"], results["defence"]
+    arguments: list[str] = []
+    for each in dataclasses.fields(TrainConfig):
+        name = FLAG_NAMES.get(each.name, each.name)
+        default = each.default_factory() if callable(each.default_factory) else each.default
+        is_part = each.metadata.get("identity", True) and each.name != "options"
+        if is_part and name in config and config[name] not in (default, None):
+            arguments += flag_of(name, config[name])
+    of_parts = dict.fromkeys(name for part in (defence, *(defence.get("release") or [])) for name in part)
+    for name in of_parts:
+        if name in config and name not in ("name", "lambda", "bottleneck", "release"):
+            arguments += flag_of(name, config[name])
+    for name, value in config["trainer"].items():
+        arguments += [f"--trainer.{name}", written(value)]
+    worst = results["worst_case"]
+    attacked = ["python", "evaluate.py", f"checkpoints/{results['name']}", "--samples", str(worst.get("samples", 100))]
+    attacked += ["--attacks", "standard"] if results.get("suite") else []
+    budgets = {budget for each in results["attacks"].values() if (budget := each["settings"].get("budget"))}
+    attacked += ["--budget", *budgets] if len(budgets) == 1 else []
+    return [shlex.join(["python", "train.py", *arguments, "--attacks", "none"]), shlex.join(attacked)]
+
+
+def flag_of(name: str, value: Any) -> list[str]:
+    """A flag with its values as a command line has them."""
+    values = value if isinstance(value, list) else [value]
+    return [f"--{name.replace('_', '-')}", *map(written, values)]
+
+
+def written(value: Any) -> str:
+    """A value as a command line has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def rounded(value: Any) -> Any:
+    """A value with all numbers in it to six digits behind the point: a difference below that means nothing."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {name: rounded(each) if name != "options" else each for name, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def disagreements(stored: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """A line for each figure of a stored entry that a new one misses by more than the stored one's stated error."""
+    lines = []
+    pairs = {name: (stored[name], found[name], stored["error"][name]) for name in ("accuracy", "leak")}
+    for name, value in stored["leak_at"].items():
+        pairs[f"leak at {name}"] = (value, found["leak_at"].get(name), stored["error"]["leak_at"][name])
+    for name, (theirs, ours, error) in pairs.items():
+        if (theirs is None) != (ours is None) or (theirs is not None and abs(theirs - ours) > error):
+            lines.append(f"{stored['name']}: {name} is {ours}, and {theirs} ± {error} is stored")
+    return lines
