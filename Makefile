@@ -50,6 +50,7 @@ bench: setup
 	$(RUN) benchmarks/gradients.py
 	$(RUN) benchmarks/sweep.py
 	$(RUN) benchmarks/report.py
+	$(RUN) benchmarks/certificates.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

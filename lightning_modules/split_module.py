@@ -136,7 +136,8 @@ class SplitModule(lightning.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         x, y = batch
         z = self.defence.squeeze(self.network.encoder(x))
-        released = self.defence.release(z)
+        # once an epoch a release is watched: one that is on and does nothing is found out by `check_trained`
+        released = self.defence.release.watch(z) if batch_idx == 0 else self.defence.release(z)
         logits = self.answer(released)
         z, released, logits, y = positions(z, y), positions(released, y), positions(logits, y), y.flatten()
         loss = F.cross_entropy(logits, y)
@@ -196,9 +197,14 @@ class SplitModule(lightning.LightningModule):
         return loss / max(count, 1), penalty / max(count, 1), correct / max(count, 1)
 
     def check_trained(self) -> None:
-        """Refuse a run in which nothing was trained, or whose penalty was on and did nothing, the field's worst bug."""
+        """Refuse a run in which nothing was trained, or whose defence was on and did nothing, the field's worst bug."""
         if self.global_step == 0:
             raise UserError("not a single step was trained; look at --limit-train and --trainer.*")
+        if (idle := self.defence.release.idle()) is not None:
+            raise UserError(
+                f"--release {idle.title} was on and changed nothing in training: leave it out, or make it stronger "
+                f"({', '.join(f'--{name} {value}' for name, value in idle.record().items()) or 'it has no options'})"
+            )
         low, high = self.penalty_range.tolist()
         if self.penalised and self.global_step > 1 and not high - low > 1e-7 * abs(high):
             raise UserError(

@@ -14,6 +14,7 @@ import attacks.decoder.attack as decoder_attack
 import attacks.whitebox as whitebox
 import evaluate
 from attacks import Victim
+from errors import UserError
 from lightning_modules.defences import PENALTIES, RELEASES
 from registry import module_name
 from reports.tables import describe_defence
@@ -148,6 +149,11 @@ def test_an_older_record_of_another_defence_is_still_a_config(config: Make) -> N
     old = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
     assert config(defence="none", lam=0.0, **old).options == {}
     assert config(defence="unicon", **old).options == {"normalise": True}
+
+
+def test_a_release_that_is_on_and_does_nothing_is_an_error(config: Make) -> None:
+    with pytest.raises(UserError, match="--release clip was on and changed nothing"):
+        train(config(release=["clip"], clip=1e9))
 
 
 # ---------------------------------------------------------------------- a user's own, and what is refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +13,17 @@ from torch import Tensor
 from errors import UserError
 from lightning_modules.defences import RELEASES, Bottleneck, Defence, Penalty, option
 from lightning_modules.defences.bottlenecks import parsed
-from lightning_modules.defences.releases import Clip, Dropout, Gaussian, Laplace, Quantise, TopK
+from lightning_modules.defences.releases import (
+    Chain,
+    Clip,
+    Dropout,
+    Gaussian,
+    Laplace,
+    Quantise,
+    TopK,
+    channel_name,
+    channel_release,
+)
 from registry import Registry
 
 SHAPES = [(6, 40), (6, 4, 5, 2), (6, 3, 40)]
@@ -250,3 +261,39 @@ def test_a_users_own_class_is_found_in_its_file(tmp_path: Path) -> None:
     broken.write_text("1 / 0\n")
     with pytest.raises(UserError, match=r"cannot be run \(ZeroDivisionError: division by zero\)"):
         RELEASES[f"{broken}:Flip"]
+
+
+# ---------------------------------------------------------------------- precision, channels
+
+
+def test_precisions_are_those_of_numpy_and_give_no_digit_of_z_away() -> None:
+    z = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0)) * 100
+    half = torch.from_numpy(z.numpy().astype(np.float16).astype(np.float32))
+    assert torch.equal(RELEASES["fp16"]()(z), half)
+    bits = z.numpy().view(np.uint32).astype(np.uint64)
+    nearest = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)  # ties to even
+    assert torch.equal(RELEASES["bf16"]()(z), torch.from_numpy(nearest))
+    sent = RELEASES["int8"]()(z)
+    scale = z.abs().amax(dim=2, keepdim=True) / 127
+    assert ((sent / scale) - (sent / scale).round()).abs().max() < 1e-4
+    assert ((sent - z).abs() <= 0.5 * scale * (1 + 1e-5)).all()
+    image = torch.randn(2, 3, 4, 4)
+    assert len(RELEASES["int8"]()(image)[0].unique()) <= 255, "one scale for a whole feature map"
+
+
+def test_a_channel_is_a_release() -> None:
+    noise = channel_release("0.5", unit=4.0)
+    assert isinstance(noise, Gaussian)
+    assert (noise.sigma, noise.unit, noise.ramp) == (2.0, "raw", 0.0)
+    assert type(channel_release("int8", unit=4.0)) is RELEASES["int8"]
+    assert [channel_name(name) for name in ("fp32", "fp16", "1e-1")] == ["fp32", "fp16", "noise 0.1"]
+
+
+def test_a_release_that_never_changed_anything_is_known() -> None:
+    chain = Chain(Clip(clip=100.0), Quantise(bits=4))
+    assert chain.idle() is None, "nobody has looked yet"
+    z = torch.randn(4, 8)
+    assert torch.equal(chain.watch(z), chain(z))
+    assert isinstance(chain.idle(), Clip)
+    chain.watch(1000 * z)
+    assert chain.idle() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from lightning_modules.defences.part import Part
@@ -35,6 +36,24 @@ class Release(Part):
 
 class Chain(nn.Sequential):
     """Releases one after the other; none of them lets everything through."""
+
+    def __init__(self, *releases: nn.Module) -> None:
+        super().__init__(*releases)
+        self.watched: dict[int, Tensor] = {}  # by place, the largest change of an entry that was seen
+
+    def watch(self, z: Tensor) -> Tensor:
+        """What leaves the client, as ever, while it is noted how much each release changes."""
+        for place, each in enumerate(self):
+            answer = each(z)
+            change = (answer - z).detach().abs().amax()
+            self.watched[place] = torch.maximum(change, self.watched.get(place, change))
+            z = answer
+        return z
+
+    def idle(self) -> Release | None:
+        """The first release that was watched and never changed anything."""
+        names = self.releases()
+        return next((names[place] for place, change in self.watched.items() if not change > 0), None)
 
     def releases(self) -> list[Release]:
         """The releases in order."""

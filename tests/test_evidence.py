@@ -1,0 +1,214 @@
+"""What stands beside attacks: leak, identity, certificate, cost, conditions, warnings, and attacks of a user's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluate import main
+from evaluations.dispatch import attacked_already
+from evaluations.evidence import add_leaks, warnings_of
+from reports.page import write_report
+from runs.config import AttackConfig, TrainConfig
+from runs.folder import Run
+from tests.conftest import refused_by
+from tests.weak_attacks import weaken
+from train import train
+
+Make = Callable[..., TrainConfig]
+FEW = ["--device", "cpu", "--samples", "6", "--budget", "fast"]
+NOISY: dict[str, Any] = {"defence": "compress", "lam": 0.01, "bottleneck": "8", "release": ["gaussian"], "sigma": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    weaken(monkeypatch)
+
+
+def run_of(config: TrainConfig) -> Run:
+    return Run(Path(config.out) / train(config)["name"])
+
+
+@pytest.fixture
+def noisy(config: Make) -> Run:
+    """A finished run behind a bottleneck and noise."""
+    return run_of(config(**NOISY))
+
+
+def test_every_attack_and_the_worst_case_have_their_leak(noisy: Run) -> None:
+    assert main([str(noisy.folder), *FEW]) == 0
+    results = noisy.read_results()
+    for key, record in [*results["attacks"].items(), ("worst_case", results["worst_case"])]:
+        assert record["leak"].keys() >= {"ssim", "psim", "mse"}, key
+        assert all(each.keys() >= {"mean", "std", "worst"} for each in record["leak"].values())
+        assert len(record["leaks"]["ssim"]) == 6
+    floors = [results["attacks"][key]["ssim"]["mean"] for key in ("prototype", "label")]
+    decoder = results["attacks"]["decoder/adaptive"]
+    expected = (decoder["ssim"]["mean"] - max(floors)) / (1 - max(floors))
+    assert decoder["leak"]["ssim"]["mean"] == pytest.approx(expected, abs=1e-5)
+    assert "reid" in results["attacks"]["gallery"]["leak"]
+    assert len(results["attacks"]["label"]["others"]) == 2, "four attacks are held against four label-only ones"
+
+
+def test_the_worst_case_of_label_only_attackers_does_not_leak(noisy: Run) -> None:
+    """The best of several who know the label alone, scored as attacks are, against as many of the same kind."""
+    assert main([str(noisy.folder), *FEW]) == 0
+    results = copy.deepcopy(noisy.read_results())
+    label = results["attacks"]["label"]
+    scores = [label["scores"], results["attacks"]["prototype"]["scores"], *label["others"]]
+    for key, each in zip(list(results["worst_case"]["attacks"]), scores, strict=True):
+        results["attacks"][key] |= {"scores": each}
+    add_leaks(results)
+    assert results["worst_case"]["leak"]["ssim"]["mean"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_run_says_its_certificate_and_what_it_costs(noisy: Run, config: Make) -> None:
+    assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper", "--queries", "1", "10"]) == 0
+    results = noisy.read_results()
+    one, ten = results["certificate"], results["certificate"]["for_queries"]["10"]
+    assert one["queries"] == 1
+    assert 0 < one["nats"] < ten["nats"]
+    assert one["reid_interval"][0] <= one["reid_bound"]
+    assert results["cost"].keys() == {
+        "client_macs", "server_macs", "client_parameters", "server_parameters", "server_gain"
+    }  # fmt: skip
+    parameters = 6 * 25 + 6 + 16 * 6 * 25 + 16 + 400 * 8 + 8
+    assert results["cost"]["client_parameters"] == parameters, "the bottleneck is the client's"
+    silent = run_of(config())
+    assert main([str(silent.folder), *FEW, "--attacks", "whitebox/paper"]) == 0
+    assert silent.read_results()["certificate"] is None
+    assert silent.read_results()["attacks"]["gallery"]["reid"]["mean"] == 1, "nothing hides which input it was"
+
+
+def test_conditions_are_kept_beside_an_attack_and_never_done_twice(
+    noisy: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--attacks", "decoder", "whitebox/no-data", "--channels", "int8", "0.5", "--queries", "4"]
+    argv = [str(noisy.folder), *FEW, *asked, "--attacker-data", "20", "all", "--draws", "3"]
+    assert main(argv) == 0
+    attacks = noisy.read_results()["attacks"]
+    decoder, box = attacks["decoder/adaptive"], attacks["whitebox/no-data"]
+    assert set(decoder["channels"]) == set(box["channels"]) == {"int8", "noise 0.5"}
+    assert set(decoder["queries"]) == {"4"}
+    assert set(decoder["attacker_data"]) == {"20"}
+    assert "attacker_data" not in box, "who has no data cannot have fewer"
+    assert decoder["draws"]["count"] == 3
+    assert decoder["draws"]["ssim"]["mean"] == pytest.approx(decoder["ssim"]["mean"], abs=1e-6)
+    for each in (decoder["channels"]["int8"], decoder["queries"]["4"], decoder["attacker_data"]["20"]):
+        assert each["leak"].keys() >= {"ssim", "mse"}
+    assert 0 <= decoder["channels"]["int8"]["accuracy"] <= 1
+    before = noisy.results.read_bytes()
+    capsys.readouterr()
+    assert main(argv) == 0
+    assert noisy.results.read_bytes() == before
+    assert main([*argv, "--channels", "int8", "fp16"]) == 0
+    assert set(noisy.read_results()["attacks"]["decoder/adaptive"]["channels"]) == {"int8", "noise 0.5", "fp16"}
+
+
+def test_a_deterministic_run_needs_neither_draws_nor_queries(config: Make) -> None:
+    run = run_of(config())
+    assert main([str(run.folder), *FEW, "--attacks", "whitebox/paper", "--draws", "5", "--queries", "1", "10"]) == 0
+    record = run.read_results()["attacks"]["whitebox/paper"]
+    assert "draws" not in record
+    assert "queries" not in record
+    assert not run.read_results()["warnings"]
+    asked = AttackConfig(attacks=["whitebox/paper"], samples=6, budget="fast", draws=5, queries=[1, 10])
+    assert attacked_already(run, asked)
+
+
+def test_warnings_say_a_figure(noisy: Run) -> None:
+    assert main([str(noisy.folder), *FEW]) == 0
+    results = noisy.read_results()
+    assert any("one draw" in warning for warning in results["warnings"])
+    attacks = results["attacks"]
+    attacks["decoder/adaptive"]["ssim"]["mean"] = 0.9
+    attacks["decoder/adaptive"]["attacker_data"] = {"100": {"ssim": {"mean": 0.5}}, "1000": {"ssim": {"mean": 0.8}}}
+    attacks["whitebox/paper"]["stopped"] = True
+    said = "\n".join(warnings_of(results))
+    assert "decoder/adaptive recovers SSIM 0.90" in said
+    assert "gradients may be masked" in said
+    assert "SSIM 0.800 with 1,000 inputs of its own, 0.900 with all" in said
+    assert "whitebox/paper was stopped early" in said
+
+
+def test_the_standard_suite_has_a_version(noisy: Run) -> None:
+    assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper"]) == 0
+    assert "suite" not in noisy.read_results()
+    assert main([str(noisy.folder), *FEW, "--attacks", "standard"]) == 0
+    assert noisy.read_results()["suite"] == {"name": "standard", "version": 1}
+
+
+# ---------------------------------------------------------------------- a user's own attack
+
+OWN = """
+import torch
+from attacks import Attack, Reconstruction
+from options import option
+
+class Flat(Attack):
+    grey: float = option(0.5, "the grey that it answers with", least=0, most=1)
+
+    def reconstruct(self, victim, z):
+        x = torch.full((len(z), *victim.shape), self.grey)
+        return Reconstruction(x, victim.residual(x, z), 0.0)
+
+class Clash(Attack):
+    samples: int = option(3, "how many")
+
+class Plain:
+    pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "own_attacks.py"
+    path.write_text(OWN)
+    return str(path)
+
+
+def test_an_attack_of_ones_own_joins_the_table_the_worst_case_and_the_page(
+    own: str, config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(config())
+    argv = [str(run.folder), *FEW, "--attacks", f"{own}:Flat", "whitebox/paper", "--grey", "0.25"]
+    assert main(argv) == 0
+    assert "own_attacks/Flat" in capsys.readouterr().out
+    results = run.read_results()
+    record = results["attacks"]["own_attacks/Flat"]
+    assert record["settings"]["grey"] == 0.25
+    assert "own_attacks/Flat" in results["worst_case"]["attacks"]
+    before = run.results.read_bytes()
+    assert main(argv) == 0
+    assert run.results.read_bytes() == before, "a finished attack is not repeated"
+    assert main([*argv, "--grey", "0.75"]) == 0
+    assert run.read_results()["attacks"]["own_attacks/Flat"]["settings"]["grey"] == 0.75
+    page = write_report([run.folder.parent], tmp_path / "report.html").page
+    assert "own_attacks" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--attacks", "OWN:Flatt"], "has no class Flatt; did you mean Flat?"),
+        (["--attacks", "OWN:Plain"], "is no attack: it must be a subclass of Attack"),
+        (["--attacks", "OWN:Clash"], "has an option samples, and --samples is a flag already"),
+        (["--attacks", "OWN:Flat", "--grey", "2"], "--grey must be at most 1; got 2"),
+        (["--attacks", "nowhere.py:Flat"], "there is no file nowhere.py"),
+        (["--attacks", "whitbox"], "did you mean whitebox?"),
+        (["--draws", "0"], "--draws must be at least 1; got 0"),
+        (["--queries", "0"], "--queries must be at least 1; got 0"),
+        (["--attacker-data", "3"], "--attacker-data must be all, or whole numbers of at least 20; got 3"),
+        (["--channels", "int4"], "--channels must be of fp32, fp16, bf16, int8, or positive noise levels; got int4"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_one_line(
+    argv: list[str], says: str, own: str, config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(config())
+    refused_by(main, capsys, says, str(run.folder), *(each.replace("OWN", own) for each in argv))
