@@ -57,7 +57,7 @@ def run_of(config: TrainConfig) -> Run:
 def test_the_zoo_is_whole() -> None:
     assert set(PENALTIES) <= set(ZOO)
     assert set(PENALTIES) == {"none", "mixcon", "unicon", "nopeek", "adversary", "compress", "vib", "cem"}
-    assert set(RELEASES) == {"gaussian", "laplace", "dropout", "topk", "quantise", "clip"}
+    assert set(RELEASES) == {"gaussian", "laplace", "dropout", "topk", "quantise", "clip", "fp16", "bf16", "int8"}
 
 
 @pytest.mark.parametrize("name", ZOO)
