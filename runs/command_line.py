@@ -15,6 +15,7 @@ import typing
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import docstring_parser
@@ -24,7 +25,7 @@ from lightning.pytorch import Trainer
 from errors import UserError, first_line, meant
 from lightning_modules.defences import PENALTIES, RELEASES, Part
 from registry import is_users_own
-from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
+from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
 from runs.signals import sigterm_as_ctrl_c
 from runs.yaml_files import read_yaml
 
@@ -39,6 +40,21 @@ OURS = {
 }
 OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hparams", "model_registry"}
 SURE = 0.7  # how near a flag must be to be offered: there are many
+# under which heading of --help a flag of a run stands; one that is not named here is of an attack
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "data": ("dataset", "data_root", "limit_train", "limit_test", "validation_fraction"),
+    "network": ("network", "cut", "head"),
+    "defence": ("lam", "defence", "bottleneck", "release"),
+    "training": ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay", "milestones", "seed"),
+    "attacks": (),
+    "text": ("length", "vocabulary", "policy", "operating_point", "prompts", "observe", "channels"),
+    "run": ("out", "force", "device"),
+}
+ABOUT = {
+    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves; below "
+    "them the options of each",
+    "text": "language models and the attacks on them",
+}
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
 
 
@@ -50,7 +66,22 @@ class Examples(argparse.RawDescriptionHelpFormatter):
 
 
 class ScriptParser(ArgumentParser):
-    """A parser that says what is wrong in one line: which argument, and which one was perhaps meant."""
+    """A parser that says what is wrong in one line: which argument, and which one was perhaps meant.
+
+    `axes` are the flags that take several values, each of its own kind, as they come: texts from the command line,
+    whatever YAML makes of them from a file.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.axes: dict[str, Any] = {}
+
+    def heading(self, title: str) -> Any:
+        """The group of --help of this title, made where there is none yet."""
+        for group in self._action_groups:
+            if group.title == title:
+                return group
+        return self.add_argument_group(title, ABOUT.get(title))
 
     def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
@@ -90,25 +121,61 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = ("trainer", "options")) -> None:
-    """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
+def add_dataclass(
+    parser: ScriptParser,
+    config: type,
+    without: Collection[str] = ("trainer", "options"),
+    axes: Collection[str] = (),
+    headings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    otherwise: str = "options",
+) -> None:
+    """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`.
+
+    Args:
+        parser: gets the flags.
+        config: a dataclass.
+        without: fields that get no flag.
+        axes: fields that take several values, whatever their type.
+        headings: of --help, in order, each with the fields that stand under it.
+        otherwise: the heading of all other fields.
+    """
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
     ]
     helps = {parameter.arg_name: parameter.description for parameter in documented}
     hints = typing.get_type_hints(config)
-    for each in sorted(dataclasses.fields(config), key=lambda each: each.name not in config.__annotations__):
-        if each.name in without:
-            continue
+    places = {name: (number, title) for number, title in enumerate(headings) for name in headings[title]}
+    last = (list(headings).index(otherwise) if otherwise in headings else len(headings), otherwise)
+    fields = [each for each in dataclasses.fields(config) if each.name not in without]
+    for each in sorted(fields, key=lambda each: places.get(each.name, last)[0]):
+        group, hint = parser.heading(places.get(each.name, last)[1]), hints[each.name]
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = default_of(each)
-        if hints[each.name] is bool and default is False:
-            parser.add_argument(flag, action="store_true", help=helps[each.name])
-        elif typing.get_origin(hints[each.name]) is list:
-            (kind,) = typing.get_args(hints[each.name])
-            parser.add_argument(flag, nargs="+", type=kind, default=default, help=helps[each.name])
+        text = helps[each.name].replace("%", "%%") + shown_default(default)
+        if each.name in axes:
+            group.add_argument(flag, nargs="+", default=None, help=text)
+            parser.axes[FLAG_NAMES.get(each.name, each.name)] = hint
+        elif hint is bool and default is False:
+            group.add_argument(flag, action="store_true", help=text)
+        elif typing.get_origin(hint) is list:
+            (kind,) = typing.get_args(hint)
+            group.add_argument(flag, nargs="+", type=kind, default=default, help=text)
         else:
-            parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
+            group.add_argument(flag, type=hint, default=default, help=text)
+
+
+def shown_default(default: Any) -> str:
+    """A default as the command line takes it, in parentheses; empty where the help itself must say what is meant.
+
+    Example:
+        >>> shown_default(["whitebox", "decoder"]), shown_default(None)
+        (' (default: whitebox decoder)', '')
+    """
+    if default is None or default is False or default == []:
+        return ""
+    if isinstance(default, list):
+        return f" (default: {' '.join(map(str, default))})"
+    return f" (default: {f'{default:.4g}' if isinstance(default, float) else str(default).lower()})"
 
 
 def default_of(each: dataclasses.Field[Any]) -> Any:
@@ -129,38 +196,42 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
     )
 
 
-def add_parts(parser: ScriptParser, argv: Sequence[str] | None, without: Collection[str] = ()) -> None:
-    """A flag for every option of every part of a defence, also of a user's own that the command line names."""
-    taken = dict(parser._option_string_actions)
-    known = [*(PENALTIES[name] for name in PENALTIES), *(RELEASES[name] for name in RELEASES), *own_parts(parser, argv)]
+def add_parts(parser: ScriptParser, argv: Sequence[str] | None, axes: bool = False) -> None:
+    """A flag for every option of every part of a defence, also of a user's own that the command line names.
+
+    Args:
+        parser: gets the flags.
+        argv: the command line; None: that of this process.
+        axes: whether they take several values.
+    """
+    taken, group = dict(parser._option_string_actions), parser.heading("defence")
+    known = [*(PENALTIES[name] for name in PENALTIES), *(RELEASES[name] for name in RELEASES), *own_parts(argv)]
     owners: dict[str, list[type[Part]]] = {}
     for part in known:
         for name in part.options:
             owners.setdefault(name, []).append(part)
     for name, parts in owners.items():
         flag = "--" + name.replace("_", "-")
-        if name in without:
-            continue
         if flag in taken:
             raise UserError(f"{parts[-1].name} has an option {name}, and {flag} is a flag already; call it otherwise")
         each = parts[0].options[name]
         own = ", ".join(part.name for part in parts)
-        text = f"of {own}: {each.help} (default: {each.default})"
-        parser.add_argument(flag, type=each.kind | None, default=None, help=text.replace("%", "%%"))
+        text = f"of {own}: {each.help}{shown_default(each.default)}".replace("%", "%%")
+        if axes:
+            group.add_argument(flag, nargs="+", default=None, help=text)
+            parser.axes[name] = each.kind
+        else:
+            group.add_argument(flag, type=each.kind | None, default=None, help=text)
 
 
-def own_parts(parser: ScriptParser, argv: Sequence[str] | None) -> list[type[Part]]:
+def own_parts(argv: Sequence[str] | None) -> list[type[Part]]:
     """The user's own penalties and releases that a command line, or a file that it names, speaks of."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
     named: dict[str, list[str]] = {"defence": [], "release": []}
     for flag, path in itertools.pairwise(arguments):
         if flag == "--config" and Path(path).is_file():
-            written = read_yaml("--config", Path(path))
-            for kind in named:
-                found = written.get(kind, []) if isinstance(written, dict) else []
-                named[kind] += (
-                    [found] if isinstance(found, str) else [each for each in found or [] if isinstance(each, str)]
-                )
+            for kind, names in named_in(read_yaml("--config", Path(path))).items():
+                named[kind] += names
     current = ""
     for argument in arguments:
         if argument.startswith("--"):
@@ -168,6 +239,7 @@ def own_parts(parser: ScriptParser, argv: Sequence[str] | None) -> list[type[Par
             argument = value
         if current in named and argument:
             named[current].append(argument)
+    named["release"] = [name for each in named["release"] for name in chained(each)]
     return [
         registry[name]
         for registry, kind in ((PENALTIES, "defence"), (RELEASES, "release"))
@@ -176,15 +248,39 @@ def own_parts(parser: ScriptParser, argv: Sequence[str] | None) -> list[type[Par
     ]
 
 
+def named_in(written: Any) -> dict[str, list[str]]:
+    """The penalties and releases that a `--config` file names, in its grids too; whether they can be is not asked."""
+    named: dict[str, list[str]] = {"defence": [], "release": []}
+    if not isinstance(written, dict):
+        return named
+    grids = written.get("grids")
+    for each in [written, *(grids if isinstance(grids, list) else [])]:
+        for kind in named:
+            found = each.get(kind) if isinstance(each, dict) else None
+            found = found if isinstance(found, list) else [found]
+            named[kind] += [name for name in found if isinstance(name, str) and name]
+    return named
+
+
 def train_parser(prog: str, description: str, examples: str, argv: Sequence[str] | None = None) -> ScriptParser:
     """The flags of a training run: TrainConfig's at the top, those of defences, Lightning's under `--trainer.`."""
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
     add_config_file(parser)
-    add_dataclass(parser, TrainConfig)
+    add_run(parser)
     add_parts(parser, argv)
     add_trainer(parser)
     return parser
+
+
+def add_run(parser: ScriptParser, axes: Collection[str] = ()) -> None:
+    """The flags of a run, under their headings; `axes` as in `add_dataclass`."""
+    add_dataclass(parser, TrainConfig, axes=axes, headings=HEADINGS, otherwise="attacks")
+
+
+def add_attacks(parser: ScriptParser) -> None:
+    """The flags of the attacks on a run, under their headings."""
+    add_dataclass(parser, AttackConfig, headings=HEADINGS, otherwise="attacks")
 
 
 def add_config_file(parser: ArgumentParser) -> None:
@@ -208,9 +304,8 @@ def parse_train(parser: ScriptParser, argv: Sequence[str] | None = None) -> Trai
 def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequence[type]) -> list[dict[str, Any]]:
     """The fields of each of these dataclasses that a command line asks for; of one that two have, the first's."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
-    paths = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--config"]
-    written = {path: read_config(parser, path) for path in paths}
-    check_lists(written, kinds)
+    written = files_in(parser, arguments)
+    check_lists(written, kinds, parser.axes)
     try:
         parsed = parser.parse_args(arguments).as_dict()
     except UserError:
@@ -239,6 +334,12 @@ def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequen
         if "options" in named:
             taken[-1]["options"] = {name: parsed[name] for name in sorted(options) if parsed[name] is not None}
     return taken
+
+
+def files_in(parser: ScriptParser, arguments: Sequence[str]) -> dict[Path, dict[str, Any]]:
+    """What each `--config` file of a command line says."""
+    paths = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--config"]
+    return {path: read_config(parser, path) for path in paths}
 
 
 def files_first(argv: Sequence[str]) -> list[str]:
@@ -283,12 +384,15 @@ def standing_in(key: str, written: Mapping[Path, dict[str, Any]], arguments: Seq
     return next((f" (in {path})" for path, held in written.items() if key.partition(".")[0] in held), "")
 
 
-def check_lists(written: Mapping[Path, dict[str, Any]], kinds: Sequence[type]) -> None:
-    """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it."""
+def check_lists(written: Mapping[Path, dict[str, Any]], kinds: Sequence[type], axes: Collection[str] = ()) -> None:
+    """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it.
+
+    Of `axes` one value is as good as several.
+    """
     hints = {name: hint for kind in reversed(kinds) for name, hint in typing.get_type_hints(kind).items()}
     several = [FLAG_NAMES.get(name, name) for name, hint in hints.items() if typing.get_origin(hint) is list]
     for path, given in written.items():
-        for name in several:
+        for name in (name for name in several if name not in axes):
             if not isinstance(given.get(name, []), list):
                 raise UserError(f"{name} in {path} must be a list, such as {name}: [{given[name]}]")
 
