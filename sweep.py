@@ -36,6 +36,12 @@ from sweeps.config import SweepConfig
 from sweeps.sweep import Outcome, Plan, check_outcome, plan_of, show_plan, show_verdicts, sweep
 from train import train
 
+OF_AXES = {  # what a flag means besides, where it takes several values
+    "lam": "Here, of MixCon alone: 0.01 to 100, as in the paper.",
+    "release": "Here each value is an alternative, and a chain is one of them: none gaussian clip+gaussian.",
+    "seed": "Every cell is made with each of them; figures are mean and spread over them.",
+    "cut": "Vanilla is cut once, at the first of them.",
+}
 EXAMPLES = """\
   python sweep.py --lambda 0 0.1 1 10 --beta 1e-2 1e-4 --dataset fashion-mnist      on all cores of this machine
   python sweep.py --config configs/sweeps/small.yaml                               minutes, on the embedded digits
@@ -70,7 +76,7 @@ def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
             "command line is for all of them"
         ),
     )
-    add_run(parser, axes=FIELDS)
+    add_run(parser, axes=FIELDS, also=OF_AXES)
     add_parts(parser, argv, axes=True)
     add_trainer(parser)
     return parser

@@ -51,8 +51,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "run": ("out", "force", "device"),
 }
 ABOUT = {
-    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves; below "
-    "them the options of each",
+    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves;\n"
+    "then the options of each",
     "text": "language models and the attacks on them",
 }
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
@@ -128,6 +128,7 @@ def add_dataclass(
     axes: Collection[str] = (),
     headings: Mapping[str, Sequence[str]] = MappingProxyType({}),
     otherwise: str = "options",
+    also: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`.
 
@@ -138,6 +139,7 @@ def add_dataclass(
         axes: fields that take several values, whatever their type.
         headings: of --help, in order, each with the fields that stand under it.
         otherwise: the heading of all other fields.
+        also: what the help of a field says besides its docstring.
     """
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
@@ -151,7 +153,8 @@ def add_dataclass(
         group, hint = parser.heading(places.get(each.name, last)[1]), hints[each.name]
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = default_of(each)
-        text = helps[each.name].replace("%", "%%") + shown_default(default)
+        words = " ".join([helps[each.name], *([also[each.name]] if each.name in also else [])]).replace("%", "%%")
+        text = words.removesuffix(".") + shown_default(default)
         if each.name in axes:
             group.add_argument(flag, nargs="+", default=None, help=text)
             parser.axes[FLAG_NAMES.get(each.name, each.name)] = hint
@@ -273,9 +276,9 @@ def train_parser(prog: str, description: str, examples: str, argv: Sequence[str]
     return parser
 
 
-def add_run(parser: ScriptParser, axes: Collection[str] = ()) -> None:
-    """The flags of a run, under their headings; `axes` as in `add_dataclass`."""
-    add_dataclass(parser, TrainConfig, axes=axes, headings=HEADINGS, otherwise="attacks")
+def add_run(parser: ScriptParser, axes: Collection[str] = (), also: Mapping[str, str] = MappingProxyType({})) -> None:
+    """The flags of a run, under their headings; `axes` and `also` as in `add_dataclass`."""
+    add_dataclass(parser, TrainConfig, axes=axes, headings=HEADINGS, otherwise="attacks", also=also)
 
 
 def add_attacks(parser: ScriptParser) -> None:
