@@ -100,8 +100,9 @@ def parse_sweep(argv: list[str] | None = None) -> tuple[SweepConfig, Plan]:
     if not config.grids:
         return config, plan_of(config, [beside], common)
     wins = {name: beside[name] for name in flags_of(parser, arguments) if name in beside}
-    grids = [{**beside, **grid_of(each, parser.axes, in_grids), **wins} for each in config.grids]
-    return config, plan_of(config, grids, common, shared=beside)
+    own = [grid_of(each, parser.axes, in_grids) for each in config.grids]
+    grids = [{**beside, **each, **wins} for each in own]
+    return config, plan_of(config, grids, common, shared=[beside.keys() - each.keys() for each in own])
 
 
 def flags_of(parser: ScriptParser, arguments: Sequence[str]) -> list[str]:

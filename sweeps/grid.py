@@ -27,17 +27,19 @@ VANILLA: dict[str, Any] = {"lam": 0.0, "defence": "none", "bottleneck": None, "r
 MOST = 100_000  # combinations of one grid: more were not meant
 
 
-def completed(grid: Grid, is_alone: bool = True) -> Grid:
+def completed(grid: Grid, is_alone: bool = True, shared: Collection[str] = ()) -> Grid:
     """A grid with the penalty that is meant where none is named, and MixCon's own axes where they are.
 
     Args:
         grid: as it was given.
         is_alone: whether it is all that was asked for: one of several grids, or a search, has what it names.
+        shared: flags that it has because they stand beside it: they ask for no penalty beside a release of its own.
     """
-    defends = any(grid.get(name, ["none"]) != ["none"] for name in ("bottleneck", "release"))
+    defends = {name for name in ("bottleneck", "release") if grid.get(name, ["none"]) != ["none"]}
     defence = grid.get("defence")
     if defence is None:
-        speaks = "lambda" in grid or bool(grid.keys() & PENALTIES["mixcon"].options.keys())
+        said = grid.keys() - set(shared) if defends - set(shared) else grid.keys()
+        speaks = "lambda" in said or bool(said & PENALTIES["mixcon"].options.keys())
         defence = ["mixcon"] if speaks or not defends else ["none"]
     usual = PAPER if is_alone and defence == ["mixcon"] and not defends else {}
     return {**grid, "defence": defence, **{name: values for name, values in usual.items() if name not in grid}}
@@ -127,16 +129,17 @@ class LaidOut:
     note: str = ""
 
 
-def laid_out(grids: Sequence[Grid], common: Mapping[str, Any], shared: Collection[str] = ()) -> LaidOut:
+def laid_out(
+    grids: Sequence[Grid], common: Mapping[str, Any], shared: Sequence[Collection[str]] | None = None
+) -> LaidOut:
     """The cells of some grids.
 
     Args:
         grids: completed ones.
         common: what all runs share, fields of TrainConfig.
-        shared: the axes that every grid has because they were given beside them: one of the grids must have a use
-            for each.
+        shared: of each grid the flags that stand beside it: it is enough if one of the grids has a use for them.
     """
-    check_use(grids, shared)
+    check_use(grids, shared or [()] * len(grids))
     cells: dict[str, TrainConfig] = {}
     refused: dict[str, str] = {}
     for grid in grids:
@@ -155,17 +158,17 @@ def laid_out(grids: Sequence[Grid], common: Mapping[str, Any], shared: Collectio
     return LaidOut(sorted(both.values(), key=lambda config: seeds.index(config.seed)), note)
 
 
-def check_use(grids: Sequence[Grid], shared: Collection[str] = ()) -> None:
+def check_use(grids: Sequence[Grid], shared: Sequence[Collection[str]]) -> None:
     """Refuse a flag that means nothing in any cell, with the parts that have it; `shared` as in `laid_out`."""
     used_somewhere = set().union(*(used_by(grid) for grid in grids))
-    for grid in grids:
-        used = used_by(grid) | (used_somewhere & set(shared))
+    for grid, beside in zip(grids, shared, strict=True):
+        used = used_by(grid) | (used_somewhere & set(beside))
         for name in grid:
             if name in used:
                 continue
             if name == "lambda":
                 raise UserError("--lambda weighs a penalty, and --defence none has none; leave one of them out")
-            among = grids if name in shared else [grid]
+            among = grids if name in beside else [grid]
             chosen = dict.fromkeys(each for one in among for each in (*listed(one, "defence"), *listed(one, "release")))
             parts = ", ".join(each for each in chosen if each != "none") or "none"
             raise UserError(means_nothing(spelled(name).removeprefix("--"), parts))

@@ -98,7 +98,10 @@ class Plan:
 
 
 def plan_of(
-    config: SweepConfig, grids: Sequence[Grid], common: Mapping[str, Any], shared: Collection[str] = ()
+    config: SweepConfig,
+    grids: Sequence[Grid],
+    common: Mapping[str, Any],
+    shared: Sequence[Collection[str]] | None = None,
 ) -> Plan:
     """What a sweep is about; refused, before anything begins, where it would fail in every cell or means nothing.
 
@@ -106,10 +109,12 @@ def plan_of(
         config: of the sweep.
         grids: as they were given.
         common: what all runs share, fields of TrainConfig.
-        shared: the axes that all grids have because they were given beside them.
+        shared: of each grid the flags that stand beside it.
     """
     config.check_ranges(grids, common)
-    whole = [completed(grid, is_alone=not config.grids and config.search is None) for grid in grids]
+    shared = shared or [()] * len(grids)
+    is_alone = not config.grids and config.search is None
+    whole = [completed(grid, is_alone, beside) for grid, beside in zip(grids, shared, strict=True)]
     found = laid_out([ends_of(grid) for grid in whole], common, shared)
     check_cells(config, found.configs)
     return Plan(whole, dict(common), found.configs, "" if config.search else found.note)

@@ -18,8 +18,8 @@ NOISY: Grid = {"defence": ["compress"], "lambda": [1e-3, 1e-2], "sigma": [0.5, 1
 
 
 def laid(*grids: Grid, shared: tuple[str, ...] = ()) -> LaidOut:
-    whole = [completed(grid, is_alone=len(grids) == 1) for grid in grids]
-    return laid_out([{"dataset": ["mnist-5k"], **grid} for grid in whole], COMMON, shared)
+    whole = [completed(grid, is_alone=len(grids) == 1, shared=shared) for grid in grids]
+    return laid_out([{"dataset": ["mnist-5k"], **grid} for grid in whole], COMMON, [shared] * len(whole))
 
 
 def cells(*grids: Grid, shared: tuple[str, ...] = ()) -> list[TrainConfig]:
@@ -137,7 +137,8 @@ def test_a_chain_is_one_value() -> None:
 
 
 def test_an_option_that_no_cell_has_is_refused() -> None:
-    for grid in ({"sigma": [1.0]}, {"defence": ["nopeek"], "sigma": [1.0, 2.0]}):
+    unused: list[Grid] = [{"sigma": [1.0]}, {"defence": ["nopeek"], "sigma": [1.0, 2.0]}]
+    for grid in unused:
         with pytest.raises(UserError, match=r"--sigma means nothing for (mixcon|nopeek): it belongs to gaussian"):
             cells(grid)
     with pytest.raises(UserError, match=r"--beta means nothing for nopeek, unicon, gaussian: it belongs to mixcon"):
@@ -178,6 +179,15 @@ def test_several_grids_are_one_sweep() -> None:
     found = cells(nopeek, noise)
     assert [cell.cut for cell in found if cell.is_vanilla] == ["pool2"], "one vanilla for all"
     assert len(found) == 1 + 3 + 2
+
+
+def test_a_strength_beside_the_grids_is_for_those_that_have_a_penalty() -> None:
+    found = cells(
+        {"defence": ["nopeek"], "lambda": [3.0]}, {"release": ["gaussian"], "lambda": [3.0]}, shared=("lambda",)
+    )
+    assert [(cell.defence, cell.weight, cell.release) for cell in found] == [
+        ("none", 0.0, []), ("nopeek", 3.0, []), ("none", 0.0, ["gaussian"]),
+    ]  # fmt: skip
 
 
 def test_what_stands_beside_the_grids_must_mean_something_in_one_of_them() -> None:
