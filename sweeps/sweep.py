@@ -184,7 +184,7 @@ def set_aside(cells: Iterable[SweepCell]) -> None:
 def batches(config: SweepConfig, plan: Plan, outcome: Outcome) -> Iterator[list[SweepCell]]:
     """The cells of a grid at once, those of a search round by round: each is asked for when the one before is made."""
     if config.search is None:
-        yield planned(once_more(plan.configs), plan.varied)
+        yield planned(without_force(plan.configs), plan.varied)
         return
     search = search_of(plan)
     asked = 0
@@ -213,11 +213,11 @@ def search_of(plan: Plan) -> Search:
 def cells_of_round(search: Search, proposals: Sequence[Proposal], plan: Plan) -> list[SweepCell]:
     """The cells of a round: vanilla first where it is not there, then every seed of every proposal."""
     configs = [*search.new_vanillas(proposals), *(config for each in proposals for config in each)]
-    return planned(once_more(configs), plan.varied)
+    return planned(without_force(configs), plan.varied)
 
 
-def once_more(configs: Sequence[TrainConfig]) -> list[TrainConfig]:
-    """Configs for cells: what is to be made again has been set aside by the sweep, and is not so in each of them."""
+def without_force(configs: Sequence[TrainConfig]) -> list[TrainConfig]:
+    """Configs for cells: what is to be made again is set aside by the sweep itself, once."""
     return [dataclasses.replace(config, force=False) for config in configs]
 
 
