@@ -12,6 +12,10 @@ class UserError(ValueError):
     exit_code = 2
 
 
+class UnfitError(UserError):
+    """A part of a defence that makes no sense beside the others; in a grid such a combination is left out."""
+
+
 class BusyError(UserError):
     """Another process is at it; nothing is wrong, it will be done."""
 

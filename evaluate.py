@@ -22,7 +22,7 @@ from registry import load_file
 from reports.gathering import Gathered, is_run, walk
 from reports.tables import attacks_table
 from reports.text_figures import frontier_figure
-from runs.command_line import ScriptParser, add_dataclass, add_options, run_command, script_parser
+from runs.command_line import ScriptParser, add_attacks, add_options, run_command, script_parser
 from runs.config import AttackConfig
 from runs.environment import pick_device
 from runs.folder import Run
@@ -86,11 +86,13 @@ def evaluate_parser(argv: list[str] | None) -> ScriptParser:
     description = "Attack saved runs, and say how much of their inputs comes back."
     parser = script_parser("evaluate.py", usage, description, EXAMPLES)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, their last.ckpt, or folders of runs")
-    add_dataclass(parser, AttackConfig)
+    data = parser.heading("data")
+    data.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
+    data.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
+    add_attacks(parser)
     add_options(parser, argv, {"attacks": ATTACKS})
-    parser.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
-    parser.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
-    parser.add_argument("--code", nargs="+", type=str, default=[], help="files of your own with the runs' defences")
+    own = "files of your own with the runs' defences"
+    parser.heading("run").add_argument("--code", nargs="+", type=str, default=[], help=own)
     return parser
 
 

@@ -15,6 +15,7 @@ import typing
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import docstring_parser
@@ -25,7 +26,7 @@ from errors import UserError, first_line, meant
 from lightning_modules.defences import PENALTIES, RELEASES
 from options import Declared
 from registry import Registry, is_users_own
-from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
+from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
 from runs.signals import sigterm_as_ctrl_c
 from runs.yaml_files import read_yaml
 
@@ -40,6 +41,21 @@ OURS = {
 }
 OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hparams", "model_registry"}
 SURE = 0.7  # how near a flag must be to be offered: there are many
+# under which heading of --help a flag of a run stands; one that is not named here is of an attack
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "data": ("dataset", "data_root", "limit_train", "limit_test", "validation_fraction"),
+    "network": ("network", "cut", "head"),
+    "defence": ("lam", "defence", "bottleneck", "release"),
+    "training": ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay", "milestones", "seed"),
+    "attacks": (),
+    "text": ("length", "vocabulary", "policy", "operating_point", "prompts", "observe"),
+    "run": ("out", "force", "device"),
+}
+ABOUT = {
+    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves;\n"
+    "then the options of each",
+    "text": "language models and the attacks on them",
+}
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
 
 
@@ -51,11 +67,23 @@ class Examples(argparse.RawDescriptionHelpFormatter):
 
 
 class ScriptParser(ArgumentParser):
-    """A parser that says what is wrong in one line: which argument, and which one was perhaps meant."""
+    """A parser that says what is wrong in one line: which argument, and which one was perhaps meant.
+
+    `axes` are the flags that take several values, each of its own kind, as they come: texts from the command line,
+    whatever YAML makes of them from a file. `attack_options` are the flags that are options of attacks.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.attack_options: set[str] = set()  # the flags that are options of attacks
+        self.axes: dict[str, Any] = {}
+        self.attack_options: set[str] = set()
+
+    def heading(self, title: str) -> Any:
+        """The group of --help of this title, made where there is none yet."""
+        for group in self._action_groups:
+            if group.title == title:
+                return group
+        return self.add_argument_group(title, ABOUT.get(title))
 
     def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
@@ -98,25 +126,64 @@ def is_unicode(text: str) -> bool:
 NO_FLAGS = ("trainer", "options", "attack_options")  # fields that gather flags of other names
 
 
-def add_dataclass(parser: ArgumentParser, config: type, without: Collection[str] = NO_FLAGS) -> None:
-    """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`."""
+def add_dataclass(
+    parser: ScriptParser,
+    config: type,
+    without: Collection[str] = NO_FLAGS,
+    axes: Collection[str] = (),
+    headings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    otherwise: str = "options",
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """A flag for every field of `config`, documented by its docstring: `batch_size` becomes `--batch-size`.
+
+    Args:
+        parser: gets the flags.
+        config: a dataclass.
+        without: fields that get no flag.
+        axes: fields that take several values, whatever their type.
+        headings: of --help, in order, each with the fields that stand under it.
+        otherwise: the heading of all other fields.
+        also: what the help of a field says besides its docstring.
+    """
     documented = [
         parameter for kind in config.__mro__ for parameter in docstring_parser.parse(kind.__doc__ or "").params
     ]
     helps = {parameter.arg_name: parameter.description for parameter in documented}
     hints = typing.get_type_hints(config)
-    for each in sorted(dataclasses.fields(config), key=lambda each: each.name not in config.__annotations__):
-        if each.name in without:
-            continue
+    places = {name: (number, title) for number, title in enumerate(headings) for name in headings[title]}
+    last = (list(headings).index(otherwise) if otherwise in headings else len(headings), otherwise)
+    fields = [each for each in dataclasses.fields(config) if each.name not in without]
+    for each in sorted(fields, key=lambda each: places.get(each.name, last)[0]):
+        group, hint = parser.heading(places.get(each.name, last)[1]), hints[each.name]
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = default_of(each)
-        if hints[each.name] is bool and default is False:
-            parser.add_argument(flag, action="store_true", help=helps[each.name])
-        elif typing.get_origin(hints[each.name]) is list:
-            (kind,) = typing.get_args(hints[each.name])
-            parser.add_argument(flag, nargs="+", type=kind, default=default, help=helps[each.name])
+        words = " ".join([helps[each.name], *([also[each.name]] if each.name in also else [])]).replace("%", "%%")
+        text = words.removesuffix(".") + shown_default(default)
+        if each.name in axes:
+            group.add_argument(flag, nargs="+", default=None, help=text)
+            parser.axes[FLAG_NAMES.get(each.name, each.name)] = hint
+        elif hint is bool and default is False:
+            group.add_argument(flag, action="store_true", help=text)
+        elif typing.get_origin(hint) is list:
+            (kind,) = typing.get_args(hint)
+            group.add_argument(flag, nargs="+", type=kind, default=default, help=text)
         else:
-            parser.add_argument(flag, type=hints[each.name], default=default, help=helps[each.name])
+            group.add_argument(flag, type=hint, default=default, help=text)
+
+
+def shown_default(default: Any) -> str:
+    """A default as the command line takes it, in parentheses; empty where the help itself must say what is meant.
+
+    Example:
+        >>> shown_default(["whitebox", "decoder"]), shown_default(None)
+        (' (default: whitebox decoder)', '')
+    """
+    if default is None or default is False or default == []:
+        return ""
+    if isinstance(default, list):
+        return f" (default: {' '.join(map(str, default))})"
+    return f" (default: {f'{default:.4g}' if isinstance(default, float) else str(default).lower()})"
 
 
 def default_of(each: dataclasses.Field[Any]) -> Any:
@@ -141,18 +208,15 @@ DEFENCE: dict[str, Registry[Any]] = {"defence": PENALTIES, "release": RELEASES}
 
 
 def add_options(
-    parser: ScriptParser,
-    argv: Sequence[str] | None,
-    kinds: Mapping[str, Registry[Any]],
-    without: Collection[str] = (),
+    parser: ScriptParser, argv: Sequence[str] | None, kinds: Mapping[str, Registry[Any]], axes: bool = False
 ) -> None:
     """A flag for every option of every part of a defence and every attack, also of a user's own that is named.
 
     Args:
-        parser: to add them to.
-        argv: the command line, which may name files of the user's own.
+        parser: gets the flags.
+        argv: the command line, which may name files of the user's own; None: that of this process.
         kinds: what may have options, by the flag that names it.
-        without: options that have a flag already.
+        axes: whether options of a defence take several values.
     """
     taken = dict(parser._option_string_actions)
     owners: dict[str, list[type[Declared]]] = {}
@@ -164,16 +228,19 @@ def add_options(
                     parser.attack_options.add(name)
     for name, parts in owners.items():
         flag = "--" + name.replace("_", "-")
-        own = ", ".join(part.name for part in parts)
-        if name in without:
-            continue
+        own, of_attack = ", ".join(part.name for part in parts), name in parser.attack_options
         if flag in taken:
             raise UserError(f"{parts[-1].name} has an option {name}, and {flag} is a flag already; call it otherwise")
-        if name in parser.attack_options and any(part.name in (*PENALTIES, *RELEASES) for part in parts):
+        if of_attack and any(part.name in (*PENALTIES, *RELEASES) for part in parts):
             raise UserError(f"{own} both have an option {name}; call that of the attack otherwise")
         each = parts[0].options[name]
-        text = f"of {own}: {each.help} (default: {each.default})"
-        parser.add_argument(flag, type=each.kind | None, default=None, help=text.replace("%", "%%"))
+        text = f"of {own}: {each.help}{shown_default(each.default)}".replace("%", "%%")
+        group = parser.heading("attacks" if of_attack else "defence")
+        if axes and not of_attack:
+            group.add_argument(flag, nargs="+", default=None, help=text)
+            parser.axes[name] = each.kind
+        else:
+            group.add_argument(flag, type=each.kind | None, default=None, help=text)
 
 
 def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]) -> list[type[Declared]]:
@@ -182,16 +249,27 @@ def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]
     named: list[str] = []
     for each, path in itertools.pairwise(arguments):
         if each == "--config" and Path(path).is_file():
-            written = read_yaml("--config", Path(path))
-            found = written.get(flag, []) if isinstance(written, dict) else []
-            named += [found] if isinstance(found, str) else [one for one in found or [] if isinstance(one, str)]
+            named += named_in(read_yaml("--config", Path(path)), flag)
     current = ""
     for argument in arguments:
         if argument.startswith("--"):
             current, _, argument = argument.removeprefix("--").partition("=")
         if current == flag and argument:
             named.append(argument)
+    if flag == "release":
+        named = [name for each in named for name in chained(each)]
     return [registry[name] for name in dict.fromkeys(named) if is_users_own(name)]
+
+
+def named_in(written: Any, flag: str) -> list[str]:
+    """What a `--config` file names by a flag, in its grids too; whether it can be is not asked."""
+    if not isinstance(written, dict):
+        return []
+    grids, named = written.get("grids"), []
+    for each in [written, *(grids if isinstance(grids, list) else [])]:
+        found = each.get(flag) if isinstance(each, dict) else None
+        named += [name for name in (found if isinstance(found, list) else [found]) if isinstance(name, str) and name]
+    return named
 
 
 def train_parser(
@@ -205,10 +283,20 @@ def train_parser(
     usage = "[--lambda λ] [--beta β] [--dataset NAME] [--config FILE] [FLAG …]"
     parser = script_parser(prog, usage, description, examples)
     add_config_file(parser)
-    add_dataclass(parser, TrainConfig)
+    add_run(parser)
     add_options(parser, argv, {**DEFENCE, **({} if attacks is None else {"attacks": attacks})})
     add_trainer(parser)
     return parser
+
+
+def add_run(parser: ScriptParser, axes: Collection[str] = (), also: Mapping[str, str] = MappingProxyType({})) -> None:
+    """The flags of a run, under their headings; `axes` and `also` as in `add_dataclass`."""
+    add_dataclass(parser, TrainConfig, axes=axes, headings=HEADINGS, otherwise="attacks", also=also)
+
+
+def add_attacks(parser: ScriptParser) -> None:
+    """The flags of the attacks on a run, under their headings."""
+    add_dataclass(parser, AttackConfig, headings=HEADINGS, otherwise="attacks")
 
 
 def add_config_file(parser: ArgumentParser) -> None:
@@ -232,9 +320,8 @@ def parse_train(parser: ScriptParser, argv: Sequence[str] | None = None) -> Trai
 def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequence[type]) -> list[dict[str, Any]]:
     """The fields of each of these dataclasses that a command line asks for; of one that two have, the first's."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
-    paths = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--config"]
-    written = {path: read_config(parser, path) for path in paths}
-    check_lists(written, kinds)
+    written = files_in(parser, arguments)
+    check_lists(written, kinds, parser.axes)
     try:
         parsed = parser.parse_args(arguments).as_dict()
     except UserError:
@@ -266,6 +353,12 @@ def parse_fields(parser: ScriptParser, argv: Sequence[str] | None, kinds: Sequen
         if "attack_options" in named:
             taken[-1]["attack_options"] = {k: v for k, v in given.items() if k in parser.attack_options}
     return taken
+
+
+def files_in(parser: ScriptParser, arguments: Sequence[str]) -> dict[Path, dict[str, Any]]:
+    """What each `--config` file of a command line says."""
+    paths = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--config"]
+    return {path: read_config(parser, path) for path in paths}
 
 
 def files_first(argv: Sequence[str]) -> list[str]:
@@ -310,12 +403,15 @@ def standing_in(key: str, written: Mapping[Path, dict[str, Any]], arguments: Seq
     return next((f" (in {path})" for path, held in written.items() if key.partition(".")[0] in held), "")
 
 
-def check_lists(written: Mapping[Path, dict[str, Any]], kinds: Sequence[type]) -> None:
-    """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it."""
+def check_lists(written: Mapping[Path, dict[str, Any]], kinds: Sequence[type], axes: Collection[str] = ()) -> None:
+    """Refuse a `--config` file that gives one value where a flag takes several: jsonargparse breaks on it.
+
+    Of `axes` one value is as good as several.
+    """
     hints = {name: hint for kind in reversed(kinds) for name, hint in typing.get_type_hints(kind).items()}
     several = [FLAG_NAMES.get(name, name) for name, hint in hints.items() if typing.get_origin(hint) is list]
     for path, given in written.items():
-        for name in several:
+        for name in (name for name in several if name not in axes):
             if not isinstance(given.get(name, []), list):
                 raise UserError(f"{name} in {path} must be a list, such as {name}: [{given[name]}]")
 

@@ -17,8 +17,10 @@ from typing import Any
 from errors import UserError, check_one_of
 from lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
 from lightning_modules.defences.bottlenecks import parsed
+from lightning_modules.defences.releases import Gaussian, Noise
 from lightning_modules.networks import NETWORKS
 from options import options_of
+from registry import is_users_own
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for
@@ -203,7 +205,8 @@ class TrainConfig(AttackConfig):
         bottleneck: the client's last layers, that squeeze what is sent: none, 16 (a linear map to 16 numbers), 120-16
             (over 120 hidden units), or 1x1-8 (1×1 convolutions of a feature map to 8 channels).
         release: what happens to a representation before it leaves the client, in order: none, gaussian, laplace,
-            dropout, topk, quantise, clip, or your own as path/to/file.py:Class.
+            dropout, topk, quantise, clip, or your own as path/to/file.py:Class; clip+gaussian is the same as clip
+            gaussian. Not given: none, or where the penalty needs noise the release that --sigma or --scale belongs to.
         options: of the penalty and the releases, by name; what is not given has its default.
         dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
             embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
@@ -282,16 +285,21 @@ class TrainConfig(AttackConfig):
             name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
         }
         self.bottleneck = None if self.bottleneck == "none" else self.bottleneck
+        is_open = not self.release  # nobody says what is released, not even none
+        self.release = [name for each in self.release for name in chained(each)]
         self.release = [] if self.release == ["none"] else self.release
         if self.bottleneck is not None:
             parsed(self.bottleneck)
         self.choose_penalty()
+        if is_open:
+            self.release = implied_release(self.penalty, self.options)
         self.check_options()
         if self.lam == 0 or self.defence == "none":  # one network without a penalty, whatever was written beside it
             kept = {name for each in self.releases for name in each.options}
             of_penalty = self.penalty.options.keys() - kept
             self.options = {name: value for name, value in self.options.items() if name not in of_penalty}
             self.defence, self.lam = "none", 0.0
+        self.penalty.check_fits(self.sigma, self.is_language)
 
     def choose_penalty(self) -> None:
         """Which penalty is meant where none is named: MixCon, unless something else defends and nothing asks for it."""
@@ -325,17 +333,21 @@ class TrainConfig(AttackConfig):
         """The classes of its releases, in order."""
         return [RELEASES[name] for name in self.release]
 
+    @property
+    def sigma(self) -> float | None:
+        """The standard deviation of Gaussian noise on z as it is; None where there is no such noise."""
+        for part, record in zip(self.releases, self.release_record(), strict=True):
+            if issubclass(part, Gaussian) and record["unit"] == "raw":
+                return float(record["sigma"])
+        return None
+
     def check_options(self) -> None:
         """Refuse an option that none of the chosen parts has, naming those that do, and a value that cannot be."""
         for name, value in self.options.items():
             flag = name.replace("_", "-")
             having = [part for part in self.parts if name in part.options]
             if not having:
-                known = [*(PENALTIES[each] for each in PENALTIES), *(RELEASES[each] for each in RELEASES)]
-                others = [part.name for part in known if name in part.options]
-                owners = f"it belongs to {', '.join(others)}" if others else "no part has it"
-                chosen = " + ".join([self.penalty.name, *self.release])
-                raise UserError(f"--{flag} means nothing for {chosen}: {owners}")
+                raise UserError(means_nothing(flag, " + ".join([self.penalty.name, *self.release])))
             for part in having:
                 part.options[name].checked(flag, value)
 
@@ -374,7 +386,8 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--trainer.max_time must be days:hours:minutes:seconds, as in 00:01:30:00; got {limit}")
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
-        if self.release.count("none") and len(self.release) > 1:
+        chain = [name for each in self.release for name in chained(each)]
+        if "none" in chain and len(chain) > 1:
             raise UserError("--release none stands alone")
 
     @property
@@ -469,6 +482,41 @@ class TrainConfig(AttackConfig):
     def is_vanilla(self) -> bool:
         """Whether nothing defends it."""
         return self.defence == "none" and self.bottleneck is None and not self.release
+
+
+def chained(text: str) -> list[str]:
+    """The releases that a text joins by +, in order.
+
+    Example:
+        >>> chained("clip+gaussian"), chained("my.py:Shift")
+        (['clip', 'gaussian'], ['my.py:Shift'])
+    """
+    if is_users_own(text) and Path(text.partition(":")[0]).is_file():
+        return [text]  # a file's name may have a + in it
+    names = text.split("+")
+    if not all(names):
+        raise UserError(f"--release must name releases, a chain joined by + such as clip+gaussian; got {text!r}")
+    return names
+
+
+def implied_release(penalty: type[Penalty], options: dict[str, Any]) -> list[str]:
+    """The release that is meant where none is named: that of `--sigma` or `--scale`, if the penalty needs noise.
+
+    Example:
+        >>> implied_release(PENALTIES["compress"], {"sigma": 1.0}), implied_release(PENALTIES["nopeek"], {"sigma": 1.0})
+        (['gaussian'], [])
+    """
+    noisy = [name for name in RELEASES if issubclass(RELEASES[name], Noise)]
+    asked = [name for name in noisy if (RELEASES[name].options.keys() - Noise.options.keys()) & options.keys()]
+    return asked if penalty.needs_noise and len(asked) == 1 else []
+
+
+def means_nothing(flag: str, chosen: str) -> str:
+    """What is wrong with an option that none of the chosen parts has, with the parts that do have it."""
+    known = [*(PENALTIES[each] for each in PENALTIES), *(RELEASES[each] for each in RELEASES)]
+    others = [part.name for part in known if flag.replace("-", "_") in part.options]
+    owners = f"it belongs to {', '.join(others)}" if others else "no part has it"
+    return f"--{flag} means nothing for {chosen}: {owners}"
 
 
 def short(name: str) -> str:

@@ -38,6 +38,7 @@ class SweepCell:
 
     config: TrainConfig
     run: Run
+    varied: tuple[str, ...] = ()  # what else cells of the grid differ in: fields, and options
 
     @property
     def name(self) -> str:
@@ -45,8 +46,12 @@ class SweepCell:
 
     @property
     def label(self) -> str:
-        """`MixCon(1, 1e-4)`, and which seed."""
-        return f"{describe_defence(self.config.defence_record())}, seed {self.config.seed}"
+        """`MixCon(1, 1e-4), cut pool1, seed 0`: its defence, what else it differs in from others, and its seed."""
+        defence, flags = self.config.defence_record(), self.config.flags()
+        told = {"beta"} | {name for part in defence["release"] for name in part if name not in ("unit", "ramp")}
+        apart = [name for name in self.varied if name in flags and name not in told]
+        others = [f"{name.replace('_', ' ')} {flags[name]}" for name in apart]
+        return ", ".join([describe_defence(defence), *others, f"seed {self.config.seed}"])
 
     def state(self) -> State:
         """How far it is."""
@@ -63,14 +68,20 @@ class SweepCell:
         return {"name": self.name, "error": error, "defence": self.config.defence_record(), "config": fields}
 
 
-def planned(configs: Sequence[TrainConfig]) -> list[SweepCell]:
-    """The cells of a grid with their folders, on the data that are really there, found out once for all of them."""
+def planned(configs: Sequence[TrainConfig], varied: Sequence[str] = ()) -> list[SweepCell]:
+    """The cells of a grid with their folders, on the data that are really there, found out once for all of them.
+
+    Args:
+        configs: of the cells.
+        varied: the fields and options in which they differ, for their labels.
+    """
     cells = []
     for config in configs:
         name, source, _ = data_of(config)
         # a fallback is decided here and not once more on every machine of a cluster
         resolved = dataclasses.replace(config, dataset=name if config.dataset is None else config.dataset)
-        cells.append(SweepCell(resolved, Run(Path(config.out) / config.run_name(name, source))))
+        run = Run(Path(config.out) / config.run_name(name, source))
+        cells.append(SweepCell(resolved, run, tuple(varied)))
     return cells
 
 

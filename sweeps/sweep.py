@@ -1,10 +1,11 @@
-"""A sweep from grid to sweet spot: what is there is kept, what is missing is made, a failure is written down."""
+"""A sweep from its cells to a sweet spot: what is there is kept, what is missing is made, a failure is written down."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,19 @@ from rich.text import Text
 
 from errors import BusyError, UserError
 from evaluations.dispatch import check_attacks_fit
-from reports.cells import Setting, settings_of
+from reports.cells import NAMES, Setting, settings_of
 from reports.fairness import few
 from reports.gathering import FoundRun, read_whole
-from reports.sweet_spot import Verdict, sweet_spot
+from reports.sweet_spot import Verdict, spread, sweet_spot, useful
 from runs.config import TrainConfig
 from runs.folder import make_writable
-from sweeps.config import SweepConfig, cells_of
+from sweeps.axes import Grid
+from sweeps.config import SweepConfig
 from sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
+from sweeps.grid import completed, ends_of, laid_out, varied
 from sweeps.live import SweepTable
 from sweeps.plan import State, SweepCell, check_room, kind_of_data, planned
-from sweeps.refinement import named, refined
+from sweeps.search import ROUND, Figures, Proposal, Search, figures_of
 
 IN_A_FILE = 160  # columns: a run's name stays one word
 POLL_SECONDS = 1.0  # between two looks at a cell that another process makes
@@ -49,7 +52,7 @@ class Outcome:
     """What came of a sweep.
 
     Args:
-        cells: all of them, in the grid's order, refined ones last.
+        cells: all of them, in the grid's order, or a search's.
         failed: the error of each cell that failed, by name.
     """
 
@@ -61,25 +64,76 @@ class Outcome:
         done = [cell for cell in self.cells if cell.run.finished and cell.name not in self.failed]
         return [FoundRun(cell.run.folder, read_whole(cell.run)) for cell in done]
 
-    def setting(self, metric: str | None) -> Setting | None:
-        """The finished cells as one setting: they differ in defence and seed alone."""
-        settings = settings_of(self.finished(), metric)
-        return settings[0] if settings else None
+    def runs_of(self, cells: Iterable[SweepCell]) -> list[FoundRun]:
+        """The runs of some cells; none of them where one has failed."""
+        cells = list(cells)
+        made = all(cell.run.finished and cell.name not in self.failed for cell in cells)
+        return [FoundRun(cell.run.folder, read_whole(cell.run)) for cell in cells] if made else []
+
+    def verdicts(self, config: SweepConfig) -> list[tuple[Setting, Verdict]]:
+        """The sweet spot of the finished cells, for each set of them that can be compared."""
+        return [(each, sweet_spot(each, config.max_drop)) for each in settings_of(self.finished(), config.metric)]
 
 
-def sweep(config: SweepConfig, common: dict[str, Any], make: Make) -> Outcome:
-    """Make every cell of a grid that is not there yet, then the refinement; what was there is not touched.
+@dataclass(frozen=True)
+class Plan:
+    """Which cells a sweep is about.
 
     Args:
-        config: the grid.
-        common: what its runs share, fields of TrainConfig.
+        grids: of the sweep, completed; of a search one, with ranges.
+        common: what all runs share, fields of TrainConfig.
+        configs: of all cells; of a search those at the ends of its ranges.
+        note: about what was left out.
+    """
+
+    grids: list[Grid]
+    common: dict[str, Any]
+    configs: list[TrainConfig]
+    note: str = ""
+
+    @property
+    def varied(self) -> list[str]:
+        """The fields and options in which its cells differ."""
+        return varied(self.configs)
+
+
+def plan_of(
+    config: SweepConfig,
+    grids: Sequence[Grid],
+    common: Mapping[str, Any],
+    shared: Sequence[Collection[str]] | None = None,
+) -> Plan:
+    """What a sweep is about; refused, before anything begins, where it would fail in every cell or means nothing.
+
+    Args:
+        config: of the sweep.
+        grids: as they were given.
+        common: what all runs share, fields of TrainConfig.
+        shared: of each grid the flags that stand beside it.
+    """
+    config.check_ranges(grids, common)
+    shared = shared or [()] * len(grids)
+    is_alone = not config.grids and config.search is None
+    whole = [completed(grid, is_alone, beside) for grid, beside in zip(grids, shared, strict=True)]
+    found = laid_out([ends_of(grid) for grid in whole], common, shared)
+    check_cells(config, found.configs)
+    return Plan(whole, dict(common), found.configs, "" if config.search else found.note)
+
+
+def sweep(config: SweepConfig, plan: Plan, make: Make) -> Outcome:
+    """Make every cell of a grid or a search that is not there yet; what was there is not touched.
+
+    Args:
+        config: how it is made and judged.
+        plan: its cells.
         make: what makes a run of a config: `train.train`.
     """
-    check_common(config, TrainConfig(**common))
-    outcome, force = Outcome([]), bool(common.get("force"))
-    out = Path(common.get("out") or TrainConfig.out)
+    outcome, force = Outcome([]), bool(plan.common.get("force"))
+    out = Path(plan.configs[0].out)
     with contextlib.ExitStack() as stack:
-        for cells in batches(config, {**common, "force": False}, outcome):
+        for batch in batches(config, plan, outcome):
+            known = {cell.name for cell in outcome.cells}
+            cells = list({cell.name: cell for cell in batch if cell.name not in known}.values())
             outcome.cells += cells
             there = {} if force else {cell.name: cell for cell in cells if is_done(cell)}
             for cell in there.values():
@@ -98,19 +152,22 @@ def sweep(config: SweepConfig, common: dict[str, Any], make: Make) -> Outcome:
     return outcome
 
 
-def check_common(config: SweepConfig, common: TrainConfig) -> None:
+def check_cells(config: SweepConfig, configs: Sequence[TrainConfig]) -> None:
     """Refuse, before anything begins, what would fail in every cell or mean nothing in a grid."""
-    if common.attacks != ["none"]:
-        check_attacks_fit("every cell", common.is_language, common)
+    common = configs[0]
+    networks = {each.network: each for each in configs}
+    for name, each in networks.items():
+        if each.attacks != ["none"]:
+            check_attacks_fit("every cell" if len(networks) == 1 else f"--network {name}", each.is_language, each)
     several = {name: common.trainer[name] for name in ("devices", "num_nodes") if common.trainer.get(name, 1) != 1}
     if several:
         flag, value = next(iter(several.items()))
         raise UserError(f"a cell of a sweep has one device: leave --trainer.{flag} {value} out, or use train.py")
     if common.trainer.get("fast_dev_run"):
         raise UserError("a cell of a sweep leaves a run: leave --trainer.fast_dev_run out, or use train.py")
-    kind = kind_of_data(common)
-    if config.metric is not None and config.metric not in MEASURED[kind]:
-        raise UserError(f"--metric {config.metric} is not measured on {kind}; {', '.join(MEASURED[kind])} are")
+    for kind in sorted({kind_of_data(each) for each in configs}):
+        if config.metric is not None and config.metric not in MEASURED[kind]:
+            raise UserError(f"--metric {config.metric} is not measured on {kind}; {', '.join(MEASURED[kind])} are")
     out = Path(common.out)
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is no folder; choose another")
@@ -124,18 +181,44 @@ def set_aside(cells: Iterable[SweepCell]) -> None:
                 cell.run.set_aside()
 
 
-def batches(config: SweepConfig, common: dict[str, Any], outcome: Outcome) -> Iterator[list[SweepCell]]:
-    """The grid; then, when it is there, all seeds of the cells that refine it."""
-    yield planned(config.grid(common))
-    setting = outcome.setting(config.metric) if config.refine else None
-    if setting is None:
+def batches(config: SweepConfig, plan: Plan, outcome: Outcome) -> Iterator[list[SweepCell]]:
+    """The cells of a grid at once, those of a search round by round: each is asked for when the one before is made."""
+    if config.search is None:
+        yield planned(without_force(plan.configs), plan.varied)
         return
-    known = {(cell.config.weight, cell.config.defence_record()["beta"]) for cell in outcome.cells}
-    pairs = refined(setting, sweet_spot(setting, config.max_drop), config.refine, known)
-    fewer = f" (no more than {len(pairs)} lie around the front)" if len(pairs) < config.refine else ""
-    words = f"refining: {named(pairs)}{fewer}"
-    print(words if pairs else "nothing to refine: no attacked cell of MixCon is on the front", flush=True)
-    yield planned(cells_of(pairs, config.seed, common))
+    search = search_of(plan)
+    asked = 0
+
+    def figures(proposal: Proposal) -> Figures | None:
+        return figures_of(outcome.runs_of(planned(proposal)), config.metric)
+
+    while asked < config.search:
+        proposals = search.ask(min(ROUND, config.search - asked))
+        if not proposals:
+            print(f"the search ends after {asked} cells: it finds no other ones", flush=True)
+            return
+        print(f"search: {asked + 1} to {asked + len(proposals)} of {config.search}", flush=True)
+        yield cells_of_round(search, proposals, plan)
+        asked += len(proposals)
+        search.tell_all(figures, proposals)
+        if not any(search.made.values()) and not outcome.finished():
+            return  # every cell failed: so would the others
+
+
+def search_of(plan: Plan) -> Search:
+    """The search of a plan, from its beginning."""
+    return Search(plan.grids[0], plan.common, kind_of_data(plan.configs[0]) == "text")
+
+
+def cells_of_round(search: Search, proposals: Sequence[Proposal], plan: Plan) -> list[SweepCell]:
+    """The cells of a round: vanilla first where it is not there, then every seed of every proposal."""
+    configs = [*search.new_vanillas(proposals), *(config for each in proposals for config in each)]
+    return planned(without_force(configs), plan.varied)
+
+
+def without_force(configs: Sequence[TrainConfig]) -> list[TrainConfig]:
+    """Configs for cells: what is to be made again is set aside by the sweep itself, once."""
+    return [dataclasses.replace(config, force=False) for config in configs]
 
 
 def is_done(cell: SweepCell) -> bool:
@@ -223,14 +306,39 @@ def check_outcome(outcome: Outcome) -> None:
     )
 
 
-def verdict_of(outcome: Outcome, config: SweepConfig) -> Verdict | None:
-    """The sweet spot of a sweep's cells, where there are any."""
-    setting = outcome.setting(config.metric)
-    return sweet_spot(setting, config.max_drop) if setting else None
+def show_verdicts(
+    verdicts: Sequence[tuple[Setting, Verdict]], with_front: bool, console: Console | None = None
+) -> None:
+    """Print the verdict of each setting, under its title where there are several; of a search its front above it."""
+    console = console or Console()
+    for setting, verdict in verdicts:
+        if len(verdicts) > 1:
+            console.print(setting.title, style="bold", highlight=False, soft_wrap=True, markup=False)
+        if with_front and verdict.front:
+            console.print(front_table(setting, verdict))
+        for line in (verdict.sentence, *(f"  {note}" for note in verdict.notes)):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def show_plan(cells: Sequence[SweepCell], config: SweepConfig, force: bool, console: Console | None = None) -> None:
-    """Print what a sweep would do, a row a cell."""
+def front_table(setting: Setting, verdict: Verdict) -> Table:
+    """The cells that no other beats in both utility and recovery."""
+    table = Table("front", setting.utility, NAMES[setting.recovery], box=SIMPLE_HEAD, pad_edge=False)
+    for cell in verdict.front:
+        assert cell.recovery is not None
+        table.add_row(Text(cell.label), useful(setting, cell), spread(cell.recovery, 3))
+    return table
+
+
+def show_plan(config: SweepConfig, plan: Plan, console: Console | None = None) -> None:
+    """Print what a sweep would do, a row a cell; of a search its first round."""
+    force = bool(plan.common.get("force"))
+    if config.search is None:
+        cells, more = planned(plan.configs, plan.varied), ""
+    else:
+        search = search_of(plan)
+        proposals = search.ask(min(ROUND, config.search))
+        cells, left = cells_of_round(search, proposals, plan), config.search - len(proposals)
+        more = f", and then up to {left} more proposals by what these give" if left else ""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("cell", "state", "run"):
         table.add_column(column, overflow="fold")
@@ -249,5 +357,4 @@ def show_plan(cells: Sequence[SweepCell], config: SweepConfig, force: bool, cons
     if not console.is_terminal:
         console.width = max(console.width, IN_A_FILE)
     console.print(table)
-    more = f", and then up to {config.refine} more around the front" if config.refine else ""
     console.print(f"{len(cells)} cells: {len(cells) - counted} are there, {counted} would run{more}", highlight=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -133,6 +134,52 @@ def test_help_shows_examples_and_every_flag(command: Command) -> None:
         "--trainer.devices",
     ]:
         assert flag in shown.stdout, flag
+
+
+GROUPS = ["data", "network", "defence", "training", "attacks", "text", "run"]
+
+
+def grouped_help(command: Command, script: str) -> dict[str, str]:
+    """What --help says under each of its headings, in order."""
+    shown = command(script, "--help")
+    assert shown.returncode == 0, shown.stderr
+    parts = re.split(r"^(\S[^\n]*):\n", shown.stdout, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("script", "headings"),
+    [
+        ("train.py", ["options", *GROUPS]),
+        ("sweep.py", ["options", "sweep", *GROUPS]),
+        ("evaluate.py", ["positional arguments", "options", "data", "attacks", "text", "run"]),
+    ],
+)
+def test_help_is_grouped_and_ends_in_examples(command: Command, script: str, headings: list[str]) -> None:
+    groups = grouped_help(command, script)
+    assert [*groups][: len(headings)] == headings
+    assert [*groups][-1] == "examples"
+    assert f"python {script}" in groups["examples"]
+    assert "--attacks" in groups["attacks"]
+    assert "--prompts" in groups["text"]
+    assert "--device" in groups["run"]
+    if script == "evaluate.py":
+        return
+    for flag in ("--lambda", "--bottleneck", "--release", "--sigma", "--beta", "--clusters"):
+        assert flag in groups["defence"]
+    assert "--limit-train" in groups["data"]
+    assert "--cut" in groups["network"]
+    assert "--trainer.devices" in [*groups.values()][-2], "Lightning's own come last"
+    assert not [name for name in ("options", *GROUPS) if "--trainer" in groups[name]]
+
+
+def test_help_shows_defaults(command: Command) -> None:
+    groups = {name: " ".join(text.split()) for name, text in grouped_help(command, "train.py").items()}
+    assert "passes over the training set (default: 20)" in groups["training"]
+    assert "(default: lenet)" in groups["network"]
+    assert "the standard deviation of the noise (default: 0.5)" in groups["defence"]
+    assert "(default: fp16 int8 0.1 0.3 1)" in groups["text"]
+    assert "None" not in "".join(groups[name] for name in GROUPS)
 
 
 # ---------------------------------------------------------------------- wrong input: one line, exit code 2

@@ -125,6 +125,19 @@ def test_which_penalty_is_meant(config: Make) -> None:
     assert config(release=["gaussian"], lam=0.0).run_name("a", "b") == config(release=["gaussian"]).run_name("a", "b")
 
 
+def test_a_chain_is_written_with_plus_or_one_after_the_other(config: Make) -> None:
+    one, other = config(release=["clip+gaussian"], sigma=1.0), config(release=["clip", "gaussian"], sigma=1.0)
+    assert one.release == ["clip", "gaussian"]
+    assert one.run_name("a", "b") == other.run_name("a", "b")
+
+
+def test_a_penalty_that_needs_noise_gets_the_release_whose_strength_is_given(config: Make) -> None:
+    for name in ("compress", "vib", "cem"):
+        implied = config(defence=name, sigma=2.0)
+        assert implied.run_name("a", "b") == config(defence=name, release=["gaussian"], sigma=2.0).run_name("a", "b")
+    assert config(defence="compress", lam=0.0, sigma=2.0).release == ["gaussian"], "noise alone"
+
+
 def test_names_tell_parts_apart(config: Make) -> None:
     different: list[dict[str, Any]] = [
         {}, {"release": ["gaussian"]}, {"release": ["gaussian"], "sigma": 0.3}, {"release": ["gaussian"], "ramp": 0.0},
@@ -237,6 +250,11 @@ def test_a_checkpoint_runs_no_code_that_the_user_has_not_named(
         (["--defence", "compress"], "add --release gaussian --sigma 1"),
         (["--defence", "vib", "--release", "laplace"], "add --release gaussian --sigma 1"),
         (["--defence", "cem"], "add --release gaussian"),
+        (["--defence", "compress", "--scale", "1"], "add --release gaussian"),
+        (["--defence", "compress", "--release", "none", "--sigma", "1"], "--sigma means nothing for compress"),
+        (["--defence", "nopeek", "--sigma", "1"], "--sigma means nothing for nopeek: it belongs to gaussian"),
+        (["--release", "clip+"], "a chain joined by + such as clip+gaussian; got 'clip+'"),
+        (["--release", "clip+none"], "--release none stands alone"),
         (["--defence", "unicon", "--beta", "1e-4"], "--beta means nothing for unicon: it belongs to mixcon"),
         (["--defence", "mixcn"], "did you mean mixcon?"),
         (["--release", "gausian"], "did you mean gaussian?"),

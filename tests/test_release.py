@@ -22,7 +22,7 @@ from lightning_modules.split_module import SplitModule
 from runs.checkpoints import load_checkpoint
 from runs.config import TrainConfig
 from runs.folder import Run
-from sweeps.config import SweepConfig
+from sweeps.grid import completed, laid_out
 from train import train
 
 Make = Callable[..., TrainConfig]
@@ -132,6 +132,6 @@ def test_a_decoder_of_one_release_is_not_taken_for_another(tmp_path: Path) -> No
 
 
 def test_a_grid_over_a_release_has_a_vanilla_cell_of_its_own() -> None:
-    common = {"dataset": "mnist-5k", "release": ["scaled"]}
-    cells = [(cell.defence, cell.release) for cell in SweepConfig(lam=[0.0], beta=[1e-4]).grid(common)]
+    grid = completed({"lambda": [0.0], "release": ["scaled"]})
+    cells = [(cell.defence, cell.release) for cell in laid_out([grid], {"dataset": "mnist-5k"}).configs]
     assert cells == [("none", []), ("none", ["scaled"])]

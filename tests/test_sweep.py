@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import socket
 import socketserver
 import subprocess
@@ -20,6 +22,7 @@ import pytest
 import torch
 import yaml
 
+from lightning_modules.defences import PENALTIES, RELEASES
 from runs.config import TrainConfig
 from sweep import main
 from tests.conftest import ROOT, readme_commands, refused_by
@@ -226,21 +229,147 @@ def test_two_sweeps_on_one_folder_share_the_work(
         assert len(list((run / "logs" / "csv").glob("version_*"))) == 1  # each was made by one of them, once
 
 
-# ---------------------------------------------------------------------- refinement
+# ---------------------------------------------------------------------- axes of all kinds
+
+OWN = """
+from lightning_modules.defences import Penalty, Release, option
+
+class Shrink(Penalty):
+    strength: float = option(1.0, "how hard", least=0)
+
+    def penalty(self, z, y, x):
+        return self.strength * z.square().mean()
+
+class Fade(Release):
+    by: float = option(1.0, "how much of an answer is left", above=0)
+
+    def forward(self, z):
+        return z * self.by
+"""
 
 
-def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
+def test_a_users_own_parts_are_swept_over_their_own_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own, out = tmp_path / "mine.py", tmp_path / "runs"
+    own.write_text(OWN)
+    small = ["--dataset", "mnist-5k", "--limit-train", "500", "--epochs", "1", "--attacks", "none", "--out", str(out)]
+    small += ["--trainer.accelerator", "cpu"]
+    parts = ["--defence", "none", f"{own}:Shrink", "--strength", "1", "3", "--release", "none", f"{own}:Fade"]
+    assert main([*small, *parts, "--by", "0.5"]) == 0
+    found = {name: results["defence"] for name, results in results_in(out).items()}
+    swept = {
+        (each["name"].rpartition(":")[2], each.get("strength"), tuple(part["by"] for part in each["release"]))
+        for each in found.values()
+    }
+    assert swept == {
+        (name, strength, release)
+        for name, strength in (("none", None), ("Shrink", 1.0), ("Shrink", 3.0))
+        for release in ((), (0.5,))
+    }
+    said = capsys.readouterr().out
+    assert "Shrink(1) + Fade(0.5), strength 3.0, seed 0" in said
+    assert "Shrink" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_several_grids_in_one_file_and_flags_that_win_over_all_of_them(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grids.yaml"
+    file.write_text(
+        "epochs: 3\nlr: [0.1, 0.2]\nattacks: [none]\ngrids:\n"
+        "  - {defence: nopeek, lambda: [0.1, 0.3], epochs: 4}\n"
+        "  - {release: gaussian, sigma: [0.1, 0.2, 0.5]}\n"
+    )
+    common = ["--config", str(file), "--dataset", str(npz()), "--out", str(tmp_path / "runs"), "--dry-run"]
+    assert main(common) == 0
+    said = capsys.readouterr().out
+    assert "14 cells: 0 are there" in said  # two learning rates of five cells, and of vanilla for 3 and for 4 epochs
+    assert "nopeek(0.3), epochs 4, lr 0.2, seed 0" in said
+    assert main([*common, "--epochs", "2", "--lr", "0.3"]) == 0
+    said = capsys.readouterr().out
+    assert "6 cells: 0 are there" in said
+    assert "epochs" not in said
+    assert main([*common, "--epochs", "2", "--lr", "0.3", "--lambda", "5"]) == 0
+    said = capsys.readouterr().out
+    assert "5 cells: 0 are there" in said, "a weight is for the penalties, and noise alone stays noise alone"
+    assert "nopeek(5), seed 0" in said
+
+
+def test_what_a_part_refuses_is_left_out_with_a_line(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = ["--defence", "compress", "--release", "none", "gaussian", "--sigma", "1", "2"]
+    assert main([*flags(npz(), tmp_path / "runs", *noise), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("left out: 1 combinations (--defence compress measures in the noise that is released")
+    assert "3 cells: 0 are there" in said
+
+
+def test_a_verdict_for_each_setting_under_its_title(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ["--defence", "nopeek", "--lr", "0.01", "0.02"]
+    assert main(flags(npz(), tmp_path / "runs", *grid)) == 0
+    said = capsys.readouterr().out
+    assert "4 of 4" in said
+    for lr in ("0.01", "0.02"):
+        assert f"images, lenet cut after pool2, lr {lr}\nNo cell was attacked yet" in said
+
+
+# ---------------------------------------------------------------------- search
+
+
+def test_a_search_is_made_on_ray_and_is_not_repeated(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     attack = ["--attacks", "whitebox/paper", "--samples", "4", "--max-drop", "1"]
-    grid = [*flags(data, out, "--lambda", "1", "--beta", "1e-2", "--refine", "2"), *attack]
+    search = ["--lambda", "0.1..10", "--beta", "1e-4..1e-2", "--search", "3"]
+    grid = [*flags(data, out, *search), *attack]
+    assert main([*grid, "--dry-run"]) == 0
+    asked = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "images-lenet-" in line]
     assert main(grid) == 0
-    assert "refining: (0.316, 0.01), (3.16, 0.01)" in capsys.readouterr().out
-    assert len(results_in(out)) == 4
+    first = capsys.readouterr().out
+    assert "search: 1 to 3 of 3" in first
+    assert re.search(r"front +accuracy +SSIM", first)
+    assert set(results_in(out)) == set(asked)
+    assert len(asked) == 4
     before = files_in(out)
     assert main(grid) == 0
+    again = capsys.readouterr().out
     assert files_in(out) == before
+    assert first[first.index("front") :] == again[again.index("front") :]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_a_search_that_was_killed_ends_as_an_unbroken_one(
+    npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    data = npz()
+    attack = ["--attacks", "whitebox/paper", "--samples", "4", "--device", "cpu"]
+
+    def grid(out: Path) -> list[str]:
+        search = ["--release", "gaussian", "--sigma", "0.1..3", "--cut", "pool1", "pool2", "--search", "10"]
+        return [*flags(data, out, *search), *attack]
+
+    broken, unbroken = tmp_path / "broken", tmp_path / "unbroken"
+
+    def trained() -> dict[str, int]:
+        return {name: files_in(broken)[f"{name}/last.ckpt"] for name in results_in(broken)}
+
+    killed = started(*grid(broken))
+    until(lambda: len(trained()) > 3)
+    kill_family(killed.pid)
+    finished = trained()
+    assert len(finished) < 11
+    assert started(*grid(broken)).wait(timeout=PATIENCE) == 0
+    assert started(*grid(unbroken)).wait(timeout=PATIENCE) == 0
+    assert {name: trained()[name] for name in finished} == finished, "no cell is made twice"
+    assert results_in(broken) == results_in(unbroken)
+    assert len(results_in(broken)) == 11
+    said = [(tmp_path / f"sweep-{number}.log").read_text() for number in (1, 2)]
+    fronts = [each[each.index("front") : each.index("report")] for each in said]
+    assert fronts[0] == fronts[1]
 
 
 # ---------------------------------------------------------------------- wrong input
@@ -250,7 +379,7 @@ def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
     ("arguments", "says"),
     [
         (["--lambda", "1", "1"], "--lambda names 1 twice"),
-        (["--lambda", "-1"], "--lambda must be numbers of at least 0; got -1"),
+        (["--lambda", "1", "-1"], "--lambda must be a number of at least 0; got -1"),
         (["--beta"], "expected at least one argument"),
         (["--dataset", "nowhere.npz"], "nowhere.npz"),
         (["--address", "nowhere"], "--address must be auto or host:port"),
@@ -264,6 +393,26 @@ def test_a_refinement_adds_cells_around_the_front_and_is_not_repeated(
         (["--attacks", "text"], "every cell is a run on images or vectors, not on text"),
         (["--trainer.devices", "2"], "leave --trainer.devices 2 out"),
         (["--address", "ray://127.0.0.1:10001"], "--address must be auto or host:port"),
+        (["--sigma", "1", "2"], "--sigma means nothing for mixcon: it belongs to gaussian"),
+        (["--defence", "compress", "--beta", "1"], "--beta means nothing for compress: it belongs to mixcon"),
+        (["--bottleneck", "16", "x-16"], "--bottleneck must be none, or widths such as 16"),
+        (["--release", "gaussian", "gausian"], "did you mean gaussian?"),
+        (["--epochs", "1", "1.5"], "--epochs must be a whole number; got 1.5"),
+        (["--epochs", "1", "0"], "--epochs must be at least 1"),
+        (["--normalise", "true", "maybe"], "--normalise must be true or false; got maybe"),
+        (["--grids", "nopeek"], "grids must hold flags by name"),
+        (["--lambda", "0.1..10"], "--lambda 0.1..10 is a range: add --search N, or name its values"),
+        (["--search", "4"], "--search needs a range to search in"),
+        (["--search", "0", "--lambda", "0.1..10"], "--search must be at least 1; got 0"),
+        (["--search", "4", "--lambda", "10..0.1"], "--lambda 10..0.1 runs from high to low: write 0.1..10"),
+        (["--search", "4", "--lambda", "1..1"], "--lambda 1..1 is one value and no range"),
+        (["--search", "4", "--lambda", "1.."], "--lambda takes a range low..high of numbers"),
+        (
+            ["--search", "4", "--lambda=-1..1", "--attacks", "decoder"],
+            "--lambda must be a number of at least 0; got -1",
+        ),
+        (["--search", "4", "--bottleneck", "8..32"], "--bottleneck has no numbers: name its values"),
+        (["--search", "4", "--lambda", "0.1..10"], "leave --attacks none out"),
     ],
 )
 def test_wrong_input_is_said_in_one_line(
@@ -330,10 +479,17 @@ def test_what_cannot_be_made_again_stays_as_it_is(
     ("text", "says"),
     [
         ("lambda: []", "--lambda needs at least one value"),
-        ("lambda: 1", "lambda in"),
-        ("beta: [a]", "beta"),
+        ("lambda: [1, 1]", "--lambda names 1 twice; every value makes cells of its own (in"),
+        ("beta: [a]", "--beta must be a finite number; got a (in"),
+        ("beta: {a: 1}", "--beta must be a finite number; got {'a': 1} (in"),
+        ("grids: {defence: nopeek}", "grids in"),
+        ("grids: [nopeek]", "grids must hold flags by name, such as {defence: nopeek, lambda: [0.1, 1]}; got nopeek"),
+        ("grids: [{defense: nopeek}]", "there is no defense for a grid to set (did you mean defence?) (in"),
+        ("grids: [{out: here}]", "there is no out for a grid to set: it is the same for all"),
+        ("grids: [{defence: nopeek, sigma: [1]}]", "--sigma means nothing for nopeek: it belongs to gaussian"),
+        ("grids: [{defence: nopeek, lambda: [x]}]", "--lambda must be a finite number; got x (in"),
         ("max_drop: null", "--max-drop must be float; got None"),
-        ("refine: null", "--refine must be int; got None"),
+        ("search: many", "--search must be a whole number; got many"),
     ],
 )
 def test_a_grid_that_a_file_cannot_mean_is_refused(
@@ -353,8 +509,28 @@ def test_every_sweep_file_is_a_grid(file: Path, tmp_path: Path, capsys: pytest.C
     needs_data = written["dataset"] not in ("mnist-5k", "pydoc")
     own = ["--dataset", "mnist-5k"] if needs_data else []
     assert main(["--config", str(file), *own, "--dry-run", "--out", str(tmp_path)]) == 0
-    cells = 1 + len(written["lambda"]) * len(written["beta"])
+    grids = [{**written, **grid} for grid in written.get("grids", [{}])]
+    cells = 1 + sum(math.prod(len(grid[name]) for name in grid if is_axis(grid[name], name)) for grid in grids)
     assert f"{cells} cells: 0 are there, {cells} would run" in capsys.readouterr().out
+
+
+def is_axis(value: Any, name: str) -> bool:
+    return isinstance(value, list) and name not in ("channels", "grids")
+
+
+@pytest.mark.parametrize("file", [file for file in SWEEPS if "frontier" in file.stem], ids=lambda file: file.stem)
+def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
+    written = yaml.safe_load(file.read_text())
+    training = {"epochs": 10, "optimiser": "adam", "lr": 0.001, "batch_size": 100, "cut": "pool2"}
+    assert {name: written[name] for name in training} == training
+    strengths: dict[str, int] = {}
+    for grid in written["grids"]:
+        penalty, release = grid.get("defence"), grid.get("release")
+        strength = "lambda" if penalty else next(name for name in RELEASES[release].options if name in grid)
+        strengths[penalty or release] = len(grid[strength])
+    expected = {*PENALTIES, *RELEASES} - {"none", "clip"}
+    assert strengths.keys() == expected
+    assert min(strengths.values()) >= 4
 
 
 @pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)

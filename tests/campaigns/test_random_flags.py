@@ -90,7 +90,7 @@ def test_random_flags_of_the_other_scripts(
     attacking |= {"--dataset": ["mnist-5k", "nope.npz", str(data)], "--data-root": ["nowhere"]}
     reporting = {"--max-drop": NUMBERS, "--metric": ["ssim", "psim", "x", ""], "--title": ["", "<b>", "\udcff"]}
     reporting |= {"--out": ["a.html", "a.xyz", "/dev/null", "/proc/a.html", "n" * 300 + ".html", "\udcff.html", ""]}
-    sweeping = {"--lambda": NUMBERS, "--beta": NUMBERS, "--seed": NUMBERS, "--refine": NUMBERS, "--parallel": NUMBERS}
+    sweeping = {"--lambda": NUMBERS, "--beta": NUMBERS, "--seed": NUMBERS, "--search": NUMBERS, "--parallel": NUMBERS}
     sweeping |= {"--max-drop": NUMBERS, "--metric": ["ssim", "em"], "--cpus-per-run": NUMBERS, "--lamda": ["1"]}
     monkeypatch.chdir(tmp_path)
     scripts = {

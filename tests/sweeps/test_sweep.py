@@ -15,10 +15,11 @@ import sweeps.live
 import sweeps.sweep
 from errors import UserError
 from runs.config import TrainConfig
+from sweeps.axes import Grid
 from sweeps.config import SweepConfig
 from sweeps.live import SweepTable
 from sweeps.plan import SweepCell, planned
-from sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, seen, set_aside, sweep
+from sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, plan_of, seen, set_aside, sweep
 from train import train
 
 Config = Callable[..., TrainConfig]
@@ -54,10 +55,12 @@ def test_a_cell_that_failed_once_and_was_made_since_has_not_failed(cells: list[S
         train(cell.config)
     cells[0].run.write_failure(cells[0].failure("no luck"))
     common = dataclasses.asdict(cells[0].config)
-    for name in ("lam", "options", "seed"):
+    for name in ("lam", "defence", "release", "options", "seed"):
         del common[name]
-    grid = SweepConfig(lam=[1.0], beta=[cells[1].config.defence_record()["beta"]], seed=[cells[0].config.seed])
-    outcome = sweep(grid, common, train)  # nothing is left to do, so no Ray is begun
+    grid: Grid = {"lambda": [1.0], "beta": [cells[1].config.defence_record()["beta"]], "seed": [cells[0].config.seed]}
+    config = SweepConfig()
+    outcome = sweep(config, plan_of(config, [grid], common), train)  # nothing is left to do, so no Ray is begun
+    assert [cell.name for cell in outcome.cells] == [cell.name for cell in cells]
     assert not outcome.failed
     assert not cells[0].run.failure.exists()
 

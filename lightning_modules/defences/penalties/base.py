@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from errors import UserError
+from errors import UnfitError
 from lightning_modules.defences.part import Part
 from registry import Registry
 
@@ -43,11 +43,22 @@ class Penalty(Part):
     takes_text: ClassVar[bool] = True  # whether it makes sense where inputs are tokens, and classes too
     wants_sample: ClassVar[int] = 0  # how many training examples `begin_epoch` gets; 0: it is not called
     sets_scale: ClassVar[bool] = False  # whether it sets the size of z itself, so that noise is added to z as it is
+    needs_noise: ClassVar[bool] = False  # whether it measures in the σ of a Gaussian release
+
+    @classmethod
+    def check_fits(cls, sigma: float | None, is_text: bool) -> None:
+        """Refuse a place where it makes no sense; the arguments are those of `Place`."""
+        if is_text and not cls.takes_text:
+            title = cls.name.rpartition(":")[2]
+            raise UnfitError(f"--defence {title} looks at images or vectors; a language model's inputs are tokens")
+        if cls.needs_noise and sigma is None:
+            raise UnfitError(
+                f"--defence {cls.name} measures in the noise that is released: add --release gaussian --sigma 1"
+            )
 
     def put(self, place: Place) -> None:
         """Told once where it acts: the time to make parameters, or to refuse what makes no sense."""
-        if place.is_text and not self.takes_text:
-            raise UserError(f"--defence {self.title} looks at images or vectors; a language model's inputs are tokens")
+        self.check_fits(place.sigma, place.is_text)
 
     def least_batch(self, classes: int) -> int:
         """How many examples a class-balanced batch needs, on each device, for the penalty to mean something."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from errors import UserError
 from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
 
 MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches or so
@@ -29,13 +28,11 @@ class MeasuredInNoise(Penalty):
     """A penalty in units of the release's own noise."""
 
     sets_scale = True
+    needs_noise = True
 
     def put(self, place: Place) -> None:
         super().put(place)
-        if place.sigma is None:
-            raise UserError(
-                f"--defence {self.name} measures in the noise that is released: add --release gaussian --sigma 1"
-            )
+        assert place.sigma is not None  # or it would have been refused
         self.sigma = place.sigma
 
 
