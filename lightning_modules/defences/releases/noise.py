@@ -32,6 +32,10 @@ class Noise(Release, ABC):
     def at(self, progress: float) -> None:
         self.share = 1.0 if progress >= self.ramp else progress / self.ramp
 
+    @property
+    def growing(self) -> bool:  # type: ignore[override]
+        return self.share < 1
+
     def expected(self, z: Tensor) -> Tensor:
         return unit_rms(z) if self.unit == "rms" else z
 
