@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from metrics.summary import FLOOR, HIGHER_IS_WORSE, in_words
+from reports.axes import keys_of, written
 from reports.cells import NAMES, Cell, Setting, attacks_of
+from reports.records import WORST, attack_records, pooled, worst_record
 from reports.sweet_spot import Verdict, useful
 
+ALWAYS = ("lambda", "beta", "cut")  # columns that every table has, whatever differs
 PARTS = ("mean", "std", "worst", "worst_decile")
 
 
-def csv_text(settings: Iterable[Setting]) -> str:
+def csv_text(settings: Sequence[Setting]) -> str:
     """All figures of all runs; a figure that a run does not have is left empty."""
     rows = [row_of(setting, cell_run) for setting in settings for cell_run in setting.runs]
     columns: dict[str, None] = dict.fromkeys(name for row in rows for name in row)
-    first = [name for name in columns if "/" not in name and not name.startswith((FLOOR, "worst case"))]
+    of_attacks = {each for setting in settings for run in setting.runs for each in [*run.results["attacks"], WORST]}
+    first = [name for name in columns if not name.startswith(tuple(of_attacks))]
     rest = sorted(name for name in columns if name not in first)
     file = io.StringIO()
     writer = csv.DictWriter(file, [*first, *rest], lineterminator="\n")
@@ -33,15 +36,18 @@ def row_of(setting: Setting, run: Any) -> dict[str, Any]:
     """One run as a row."""
     results = run.results
     defence, config, environment = results["defence"], results["config"], results["environment"]
+    chain = " + ".join(each["name"] for each in defence.get("release") or [])
+    keys = keys_of(defence, str(results["model"]["cut"]))
     row: dict[str, Any] = {
         "run": run.name, "setting": setting.title, "data": results["data"]["name"],
         "network": results["model"]["name"], "cut": results["model"]["cut"], "defence": defence["name"],
-        "lambda": defence["lambda"], "beta": defence["beta"], "family": defence.get("family", ""),
+        "release": chain, "lambda": defence["lambda"], "beta": defence["beta"],
         "seed": config["seed"], "epochs": config["epochs"], "batch size": config["batch_size"], "lr": config["lr"],
         "accuracy": results["utility"]["accuracy"], "perplexity": results["utility"].get("perplexity", ""),
         "distance": results["separability"]["mean"], "seconds": environment["seconds"], "device": environment["device"],
     }  # fmt: skip
-    for key, record in {**results["attacks"], "worst case": results["worst_case"]}.items():
+    row |= {name if name not in row else f"defence {name}": value for name, value in keys.items() if name not in ALWAYS}
+    for key, record in {**results["attacks"], WORST: results["worst_case"]}.items():
         row |= figures_of(key, record)
         row |= {f"{key} {name}": record[name] for name in ("samples", "seconds", "verified") if name in record}
         for channel, behind in record.get("channels", {}).items():
@@ -56,33 +62,11 @@ def figures_of(key: str, record: dict[str, Any]) -> dict[str, Any]:
     return {f"{key} {name} {part}": record[name][part] for name in measured for part in PARTS if part in record[name]}
 
 
-def pooled(name: str, records: Sequence[dict[str, Any]]) -> dict[str, float] | None:
-    """One metric over seeds as if all inputs were one sample; None where a seed lacks it.
-
-    Example:
-        >>> ones = {"ssim": {"mean": 0.2, "std": 0.0, "worst": 0.2}}, {"ssim": {"mean": 0.4, "std": 0.0, "worst": 0.4}}
-        >>> {part: round(value, 3) for part, value in pooled("ssim", ones).items()}
-        {'mean': 0.3, 'std': 0.1, 'worst': 0.4}
-    """
-    if not records or not all(isinstance(record.get(name), dict) for record in records):
-        return None
-    figures = [record[name] for record in records]
-    means = [each["mean"] for each in figures]
-    spread = statistics.fmean(each["std"] ** 2 for each in figures) + statistics.pvariance(means)
-    worst = (max if HIGHER_IS_WORSE.get(name, True) else min)(each["worst"] for each in figures)
-    return {"mean": statistics.fmean(means), "std": math.sqrt(spread), "worst": worst}
-
-
 def records_of(cell: Cell, attack: str) -> list[dict[str, Any]]:
     """What the runs of a cell have of an attack (`worst case` is one), behind the cell's channel; {} where nothing."""
-    records = []
-    for run in cell.runs:
-        whole = run.results["worst_case"] if attack == "worst case" else run.results["attacks"].get(attack, {})
-        if cell.channel:  # behind a channel there is hybrid alone
-            hybrid = run.results["attacks"].get("text/hybrid", {})
-            whole = hybrid.get("channels", {}).get(cell.channel, {}) if attack in ("worst case", "text/hybrid") else {}
-        records.append(whole)
-    return records
+    if attack == WORST:
+        return [worst_record(run.results, cell.channel) for run in cell.runs]
+    return [attack_records(run.results, cell.channel).get(attack, {}) for run in cell.runs]
 
 
 def figures(cell: Cell, attack: str, metric: str) -> str:
@@ -99,16 +83,25 @@ def markdown_text(settings: Sequence[Setting], verdicts: Sequence[Verdict]) -> s
 def table_of(setting: Setting, verdict: Verdict) -> str:
     """One setting: its verdict, and a row a cell; the sweet spot is bold."""
     floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
-    attacks = [*attacks_of(setting), *floor, "worst case"]
+    attacks = [*attacks_of(setting), *floor, WORST]
     metric = NAMES[setting.recovery]
-    head = ["defence", "seeds", setting.utility, "distance", *(f"{attack}, {metric}" for attack in attacks)]
+    axes = setting.axes
+    head = [
+        "defence",
+        *(axis.label for axis in axes),
+        "seeds",
+        setting.utility,
+        "distance",
+        *(f"{attack}, {metric}" for attack in attacks),
+    ]
     lines = [f"## {plain(setting.title)}", "", plain(verdict.sentence), ""]
     lines += [f"- {plain(note)}" for note in verdict.notes] + ([""] if verdict.notes else [])
     lines += [row_in(head), row_in(["---"] + ["---:"] * (len(head) - 1))]
     for cell in setting.cells:
         label = f"**{plain(cell.label)}**" if verdict.found and cell is verdict.cell else plain(cell.label)
         distance = statistics.fmean(run.results["separability"]["mean"] for run in cell.runs)
-        cells = [label, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
+        along = [plain(written(cell.keys[axis.key])) if axis.key in cell.keys else "–" for axis in axes]
+        cells = [label, *along, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
         lines.append(row_in([*cells, *(figures(cell, attack, setting.recovery) for attack in attacks)]))
     return "\n".join([*lines, "", "Recovery as mean ± std (most leaked) over inputs and seeds.", ""])
 

@@ -12,12 +12,15 @@ from markupsafe import Markup
 
 from metrics.summary import FLOOR, in_words
 from progress import duration
+from reports.axes import Axis, written
 from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
+from reports.families import Style, failures_of, style_of, styles_of
 from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
 from reports.gathering import FoundRun
-from reports.maps import ClaimRow, Map, claim_rows, compared, failures_of, maps_of, plot_of, useful_of
+from reports.maps import ClaimRow, FamilyCharts, charts_of, claim_rows, compared, plot_of, useful_of
+from reports.records import WORST, attack_records, worst_record
 from reports.sweet_spot import Verdict, spread, sweet_spot, tolerance
-from reports.tables import counted, describe_defence, short
+from reports.tables import counted
 from reports.text_panels import TextAttack, text_attacks
 
 SHOWN = ("ssim", "psim", "mcs", "em", "token_accuracy", "similarity", "recognised", "rank", "psnr")
@@ -26,10 +29,11 @@ SHARES = ("recognised", "em")  # of inputs: right or not, so a spread says nothi
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table: what stands in it, and the number that it is sorted by."""
+    """A cell of a table: what stands in it, the number that it is sorted by, and whether its row says it elsewhere."""
 
     text: str
     key: float | str = ""
+    is_said: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ class Section:
     alone: tuple[tuple[str, str], ...]  # what the verdict would be by one attack alone
     hero: Hero | None
     plot: Markup
-    maps: tuple[Map, ...]
+    families: tuple[FamilyCharts, ...]
+    styles: tuple[tuple[str, Style], ...]
     claims: tuple[str, ...]
     claim_rows: tuple[ClaimRow, ...]
     panels: tuple[Panel, ...]
@@ -126,7 +131,8 @@ def section_of(
         f"s{number}", setting.title, summary_of(setting), tuple(facts_of(setting)), verdict,
         tuple(verdicts_alone(setting, max_drop)), hero_of(setting, best, inputs, originals),
         plot_of(setting, verdict, ids, max_drop),
-        tuple(maps_of(setting, ids, failures_of(setting, failed))), tuple(texts), tuple(claims), tuple(panels),
+        tuple(charts_of(setting, ids, failures_of(setting, failed))), tuple(plotted(setting)), tuple(texts),
+        tuple(claims), tuple(panels),
         tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], NAMES[setting.recovery],
         legend_of(setting, verdict, max_drop),
     )  # fmt: skip
@@ -138,11 +144,10 @@ def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
     marks = ["the bold line is the Pareto front", f"the shaded band lies within {tolerance(setting, max_drop)}"]
     if verdict.found:
         marks.append("★ is the sweet spot")
-    marks.append("◆ vanilla")
-    if any(cell.defence["name"] == "unicon" for cell in attacked):
-        marks.append("■ UniCon")
+    if len(styles_of(setting)) > 1:
+        marks.append("thin lines are the fronts of the families")
     if any(cell.channel for cell in attacked):
-        marks.append("▲ are channels, connected with the network that they are behind")
+        marks.append("small dots are behind a channel, connected with the network that sends through it")
     whole = compared(setting)
     if any(id(cell) not in whole for cell in attacked):
         marks.append("hollow points went through fewer attacks")
@@ -150,6 +155,15 @@ def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
         marks.append("bars are one standard deviation over seeds")
     said = ", ".join(marks)
     return f"{said[0].upper()}{said[1:]}."
+
+
+def plotted(setting: Setting) -> list[tuple[str, Style]]:
+    """The families in the plot, with how their points look."""
+    styles, found = styles_of(setting), {}
+    for cell in setting.cells:
+        if cell.recovery is not None:
+            found["behind a channel" if cell.channel else cell.family] = style_of(cell, styles)
+    return list(found.items())
 
 
 def verdicts_alone(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
@@ -250,13 +264,12 @@ def panel_of(
 def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | None) -> RunBlock:
     """One run of a cell, as a picture, as numbers, as text."""
     attacks = run.results["attacks"]
+    picture = picture if not cell.channel else None  # reconstructions are kept of what is released as it is
     captions = tuple((row, figure_of(attacks.get(row), setting.recovery)) for row in picture.rows) if picture else ()
-    if cell.channel:
-        records = {"text/hybrid": attacks["text/hybrid"]["channels"][cell.channel]}
-    else:
-        records = {key: attacks[key] for key in sorted(attacks, key=lambda key: (key == FLOOR, key))}
-        if run.results["worst_case"]:
-            records["worst case"] = run.results["worst_case"]
+    found, worst = attack_records(run.results, cell.channel), worst_record(run.results, cell.channel)
+    records = {key: found[key] for key in sorted(found, key=lambda key: (key == FLOOR, key))}
+    if worst and not (cell.channel and len(records) == 1):
+        records[WORST] = worst
     metrics = [name for name in SHOWN if any(isinstance(record.get(name), dict) for record in records.values())]
     rows = tuple(
         (f"{key} (stopped)" if record.get("stopped") else key, tuple(figure_of(record, name) for name in metrics))
@@ -305,25 +318,26 @@ def table_of(setting: Setting, ids: dict[int, str]) -> tuple[list[str], list[Row
     floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
     attacks = [*attacks_of(setting), *floor]
     metric = NAMES[setting.recovery]
-    columns = ["defence", "λ", "β", "seed", setting.utility, "distance", f"worst case {metric}"]
+    axes = setting.axes
+    columns = ["defence", *(axis.label for axis in axes), "seed", setting.utility, "distance", f"worst case {metric}"]
     columns += [*(f"{attack} {metric}" for attack in attacks), "time"]
     rows = []
     for cell in setting.cells:
         if not cell.channel:
-            rows += [Row(ids[id(cell)], run.name, tuple(entries(setting, run, attacks))) for run in cell.runs]
+            rows += [
+                Row(ids[id(cell)], run.name, tuple(entries(setting, cell, run, axes, attacks))) for run in cell.runs
+            ]
     return columns, rows
 
 
-def entries(setting: Setting, run: FoundRun, attacks: Sequence[str]) -> list[Entry]:
+def entries(setting: Setting, cell: Cell, run: FoundRun, axes: Sequence[Axis], attacks: Sequence[str]) -> list[Entry]:
     """One run as a row."""
     results, metric = run.results, setting.recovery
-    defence, useful = results["defence"], results["utility"][setting.utility]
+    useful = results["utility"][setting.utility]
     spent = results["environment"]["seconds"] + sum(each.get("seconds", 0.0) for each in results["attacks"].values())
-    plain = defence["name"] == "none"
     row = [
-        Entry(describe_defence(defence), describe_defence(defence)),
-        Entry("–" if plain else short(defence["lambda"]), defence["lambda"]),
-        Entry("–" if plain else short(defence["beta"]), defence["beta"]),
+        Entry(cell.label, cell.label),
+        *(entry_along(axis, cell) for axis in axes),
         Entry(str(results["config"]["seed"]), results["config"]["seed"]),
         Entry(f"{useful:.1f}" if setting.utility == "perplexity" else f"{100 * useful:.2f} %", useful),
         Entry(f"{results['separability']['mean']:.3f}", results["separability"]["mean"]),
@@ -333,3 +347,12 @@ def entries(setting: Setting, run: FoundRun, attacks: Sequence[str]) -> list[Ent
         known = isinstance(figures, dict)
         row.append(Entry(figure_of(record, metric) if known else "–", figures["mean"] if figures and known else ""))
     return [*row, Entry(duration(spent), spent)]
+
+
+def entry_along(axis: Axis, cell: Cell) -> Entry:
+    """Where a cell lies along an axis; words are sorted by their place on it. The cell's label says it too."""
+    if axis.key not in cell.keys:
+        return Entry("–", "", True)
+    value = cell.keys[axis.key]
+    known = axis.values.index(value) if value in axis.values else -1
+    return Entry(written(value), value if axis.is_numeric else known, True)

@@ -1,4 +1,4 @@
-"""The answer to "which (λ, β)?": the cell that stays useful and gives the least away, and how sure that is."""
+"""The answer to "which defence?": the cell that stays useful and gives the least away, and how sure that is."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_metric(metric: str | None) -> None:
 
 def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     """The cell with the smallest worst-case recovery among those whose utility is within `max_drop` of vanilla's."""
-    vanilla, notes = setting.vanilla, []
+    notes: list[str] = []
     attacked = [cell for cell in setting.cells if cell.recovery is not None]
     if not attacked:
         return Verdict("No cell was attacked yet, so there is no sweet spot: evaluate.py attacks runs.", False)
@@ -80,41 +80,43 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         notes.append(f"not attacked, or not every seed by the same attacks: {named(not_attacked)}")
     notes += unequal_attacks(setting) + stopped_attacks(setting) + unequal_seeds(compared)
     front = pareto_front(compared, setting.utility == "perplexity")
-    if vanilla is None or vanilla not in compared:
+    judged = dataclasses.replace(setting, cells=tuple(compared))
+    vanilla = judged.vanilla
+    if vanilla is None:
         sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
         return Verdict(sentence, False, front=front, notes=tuple(notes))
     defended = [cell for cell in compared if not cell.is_vanilla]
-    qualifying = [cell for cell in defended if setting.drop(cell) <= max_drop + 1e-12]
+    qualifying = [cell for cell in defended if judged.drop(cell) <= max_drop + 1e-12]
     limit = tolerance(setting, max_drop)
     if not defended:
         sentence = "There is nothing but vanilla: no defended run went through the same attacks."
         return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
     if not qualifying:
-        closest = min(defended, key=setting.drop)
+        closest = min(defended, key=judged.drop)
         none = f"No cell qualifies: none keeps {setting.utility} within {limit}."
-        sentence = f"{none} The closest is {in_words(setting, closest)}."
+        sentence = f"{none} The closest is {in_words(judged, closest)}."
         return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
-    by_choice, by_report = halved(setting, compared)
-    notes.append(what_it_was_chosen_on(by_choice is not setting, vanilla))
+    by_choice, by_report = halved(judged)
+    notes.append(what_it_was_chosen_on(by_choice is not judged, vanilla))
     attacks = attacks_behind(compared)
-    chosen, tied = choose(by_choice, [place(setting, cell) for cell in qualifying], limit, attacks)
-    best = setting.cells[chosen]
+    chosen, tied = choose(by_choice, [place(judged, cell) for cell in qualifying], limit, attacks)
+    best = judged.cells[chosen]
     if len(tied) > 1:
-        others = named([setting.cells[each] for each in tied if each != chosen])
+        others = named([judged.cells[each] for each in tied if each != chosen])
         notes.append(f"a tie: {others} recover as little")
     notes += within_spread(best, qualifying)
     sentence, found = said(by_report, chosen, limit, attacks)
     if found:
         notes += what_is_still_seen(setting, best)
-    return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
+    return Verdict(sentence, found, best, judged.vanilla_of(best), front, tuple(qualifying), tuple(notes))
 
 
-def halved(setting: Setting, compared: Sequence[Cell]) -> tuple[Setting, Setting]:
+def halved(setting: Setting) -> tuple[Setting, Setting]:
     """The setting by the half of the inputs that cells are chosen on, and by the other half, that is reported.
 
     Who is the best of many on some inputs is lucky on them. Where there are too few to halve, both are the setting.
     """
-    if any(cell.halves is None for cell in compared):
+    if any(cell.halves is None for cell in setting.cells):
         return setting, setting
     pairs = [(cell.halves.choice, cell.halves.report) if cell.halves else (None, None) for cell in setting.cells]
     choice, report = (
@@ -171,7 +173,8 @@ def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
 
 def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> tuple[str, bool]:
     """The sentence about the winning cell, and whether it is a sweet spot at all."""
-    best, vanilla = setting.cells[chosen], setting.vanilla
+    best = setting.cells[chosen]
+    vanilla = setting.vanilla_of(best)
     assert vanilla is not None
     metric, value = NAMES[setting.recovery], recovered(best).mean
     if value >= recovered(vanilla).mean - SAME:
@@ -212,7 +215,7 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
 
 def in_words(setting: Setting, cell: Cell) -> str:
     """A cell with its utility and recovery, and vanilla's beside them."""
-    vanilla = setting.vanilla
+    vanilla = setting.vanilla_of(cell)
     metric = NAMES[setting.recovery]
     theirs = f" (vanilla {useful(setting, vanilla)})" if vanilla else ""
     seeds = f", {cell.utility.count} seeds" if cell.utility.count > 1 else ""

