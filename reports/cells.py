@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import statistics
@@ -11,21 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning_modules.defences import PENALTIES
-from metrics.summary import FLOOR
 from reports.axes import Axis, axes_of, family_of, keys_of, label_of, order_of, rank, written
 from reports.gathering import FoundRun
-from reports.records import attack_records, channels_of, strongest, worst_record
+from reports.leak import is_leak, leak_of, with_leaks
+from reports.records import APART, WORST_CASE, attack_records, channels_of, strongest, worst_record
 from reports.tables import describe_defence
 from runs.matching import is_vanilla, without_defence
 
 NAMES = {
     "accuracy": "accuracy", "perplexity": "perplexity", "ssim": "SSIM", "psim": "PSIM", "mcs": "cosine similarity",
     "mse": "MSE", "psnr": "PSNR", "em": "exact match", "token_accuracy": "tokens right", "similarity": "similarity",
-    "recognised": "class recognised", "rank": "rank",
+    "recognised": "class recognised", "rank": "rank", "reid": "re-identification",
 }  # fmt: skip
+NAMES |= {leak_of(name): f"{said} leak" for name, said in NAMES.items()}
 WORST = "worst-case"  # recovery by the strongest attack on each input
 LEAST_TO_HALVE = 20  # inputs; half of fewer would say nothing
-RECOGNISABLE = {"ssim": 0.3}  # below it a person no longer recognises an image
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,12 @@ class Cell:
     attacks: frozenset[str]
     halves: Halves | None = None
 
-    @property
+    @functools.cached_property
     def keys(self) -> dict[str, Any]:
         """Where it lies: the options of its defence by name, its bottleneck, its cut."""
         return keys_of(self.defence, self.cut)
 
-    @property
+    @functools.cached_property
     def family(self) -> str:
         """The penalty and the releases, whatever their numbers."""
         return family_of(self.defence)
@@ -113,9 +114,10 @@ class Cell:
     @property
     def gap(self) -> str:
         """Why there is no recovery, where there is none."""
-        return (
-            "its seeds were not attacked alike" if any(run.results["attacks"] for run in self.runs) else "not attacked"
-        )
+        if not any(run.results["attacks"] for run in self.runs):
+            return "not attacked"
+        alike = len({frozenset(run.results["attacks"]) for run in self.runs}) == 1
+        return "attacked, and not measured by it" if alike else "its seeds were not attacked alike"
 
     @property
     def is_vanilla(self) -> bool:
@@ -146,6 +148,11 @@ class Setting:
     @property
     def is_text(self) -> bool:
         return self.about.is_text
+
+    @property
+    def by_leak(self) -> bool:
+        """Whether recovery is leak beyond the label."""
+        return is_leak(self.recovery)
 
     @property
     def runs(self) -> list[FoundRun]:
@@ -190,13 +197,15 @@ def settings_of(runs: Iterable[FoundRun], metric: str | None = None) -> list[Set
     Args:
         runs: in any order.
         metric: of recovery, where the usual one (SSIM for images, similarity for text, cosine else) is not wanted;
-            runs that were not measured by it keep the usual one.
+            runs that were not measured by it keep the usual one. Where label-only attackers were run beside the
+            attacks, recovery is its leak beyond the label.
     """
     groups: dict[str, list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.name):
-        groups.setdefault(json.dumps(shared(run.results), sort_keys=True, default=str), []).append(run)
+        known = FoundRun(run.folder, with_leaks(run.results))
+        groups.setdefault(json.dumps(shared(run.results), sort_keys=True, default=str), []).append(known)
     return [
-        setting_of(title, group, metric if metric and is_measured(group, metric) else metric_for(group[0]))
+        setting_of(title, group, recovery_for(group, metric))
         for title, group in zip(titles_of(list(groups.values())), groups.values(), strict=True)
     ]
 
@@ -246,8 +255,14 @@ def cuts_of(runs: Iterable[FoundRun]) -> list[str]:
     return sorted(cuts, key=lambda cut: order_of("cut", cut))
 
 
+def recovery_for(runs: Sequence[FoundRun], metric: str | None) -> str:
+    """What recovery of some runs is measured by: the leak of a score where it is known, else the score itself."""
+    score = metric if metric and is_measured(runs, metric) else metric_for(runs[0])
+    return leak_of(score) if is_measured(runs, leak_of(score)) else score
+
+
 def metric_for(run: FoundRun) -> str:
-    """The usual metric of recovery."""
+    """The usual score of recovery."""
     return "similarity" if run.is_text else "ssim" if len(run.results["data"]["shape"]) == 3 else "mcs"
 
 
@@ -346,9 +361,8 @@ def measurements(run: FoundRun, utility: str, metric: str) -> Iterable[tuple[str
         whole = worst[metric]["mean"] if metric in worst else None
         # an attack that was stopped on its way counts in the worst case, and not as one that was gone through
         through = frozenset(key for key in worst.get("attacks", []) if not records[key].get("stopped"))
-        counted = {key: records[key] for key in worst.get("attacks", [])}
         useful = next(iter(records.values()))[utility] if channel else results["utility"][utility]
-        yield channel, Measurement(useful, whole, tuple(strongest(counted, metric)), through)
+        yield channel, Measurement(useful, whole, tuple(strongest({"": worst}, metric)), through)
 
 
 def over_seeds(found: Sequence[Measurement]) -> tuple[Spread | None, Halves | None]:
@@ -364,23 +378,41 @@ def over_seeds(found: Sequence[Measurement]) -> tuple[Spread | None, Halves | No
     return Spread.of(values), Halves(choice, report, fewest)
 
 
-def by_attack(setting: Setting, attack: str, metric: str | None = None) -> Setting:
-    """The same setting with recovery by one attack instead of the worst case; `prototype` is the floor."""
-    metric = metric or setting.recovery
-    cells = []
+def by_attack(setting: Setting, attack: str) -> Setting:
+    """The same setting with recovery by one attack instead of the worst case; `prototype` is a floor."""
+    return by_attacks(setting, [attack], attack)
+
+
+def by_attacks(setting: Setting, attacks: Sequence[str], by: str) -> Setting:
+    """The same setting with recovery by the strongest of some attacks on each input.
+
+    Args:
+        setting: the cells; one that did not go through all of the attacks has no recovery, nor has one with a channel.
+        attacks: by their names.
+        by: what the recovery is called.
+    """
+    metric, cells = setting.recovery, []
     for cell in setting.cells:
-        records = [run.results["attacks"].get(attack, {}) for run in cell.runs]
-        found = [
-            Measurement(0.0, each[metric]["mean"], tuple(strongest({attack: each}, metric)), frozenset([attack]))
-            for each in records
-            if metric in each
-        ]
-        whole = len(found) == len(cell.runs) and not cell.channel
-        recovery, halves = over_seeds(found) if whole else (None, None)
-        cells.append(dataclasses.replace(cell, recovery=recovery, halves=halves, attacks=frozenset([attack])))
-    return dataclasses.replace(setting, recovery=metric, cells=tuple(cells), by=attack)
+        found = []
+        for run in cell.runs if not cell.channel else ():
+            records = {key: run.results["attacks"].get(key, {}) for key in attacks}
+            scores = strongest(records, metric)
+            means = [each[metric]["mean"] for each in records.values() if metric in each]
+            if len(means) == len(attacks) and (scores or len(means) == 1):
+                mean = means[0] if len(means) == 1 else statistics.fmean(scores)
+                found.append(Measurement(0.0, mean, tuple(scores), frozenset(attacks)))
+        recovery, halves = over_seeds(found) if found and len(found) == len(cell.runs) else (None, None)
+        cells.append(dataclasses.replace(cell, recovery=recovery, halves=halves, attacks=frozenset(attacks)))
+    return dataclasses.replace(setting, cells=tuple(cells), by=by)
 
 
 def attacks_of(setting: Setting) -> list[str]:
-    """Every attack that any of its runs went through, without the floor."""
-    return sorted({key for run in setting.runs for key in run.results["attacks"]} - {FLOOR})
+    """Every attack that reconstructs and that any of its runs went through, without the floors."""
+    return sorted({key for run in setting.runs for key in run.results["attacks"]} - {*APART})
+
+
+def records_of(cell: Cell, attack: str) -> list[dict[str, Any]]:
+    """What the runs of a cell have of an attack (`worst case` is one), behind the cell's channel; {} where nothing."""
+    if attack == WORST_CASE:
+        return [worst_record(run.results, cell.channel) for run in cell.runs]
+    return [attack_records(run.results, cell.channel).get(attack, {}) for run in cell.runs]

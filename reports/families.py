@@ -10,6 +10,7 @@ from typing import Any
 
 from reports.axes import NONE, Axis, axes_of, family_of, keys_of
 from reports.cells import Cell, Setting, shared
+from reports.plots import DIAMOND
 from runs.record import is_number, is_release, is_text, is_text_or_none, list_of
 
 SPARSE = 4  # times as many places as cells: a search, of which maps would be empty
@@ -25,7 +26,6 @@ SHAPES = (
     "M-5.6 -3.2l2.4 -2.4l3.2 3.2l3.2 -3.2l2.4 2.4l-3.2 3.2l3.2 3.2l-2.4 2.4l-3.2 -3.2l-3.2 3.2l-2.4 -2.4l3.2 -3.2z",
 )
 COLOURS = 7
-DIAMOND = "M0 -7l7 7l-7 7l-7 -7z"  # vanilla
 DOT = "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z"  # what is behind a channel
 
 

@@ -14,15 +14,16 @@ from markupsafe import Markup
 
 from metrics.summary import FLOOR
 from reports.axes import Axis
-from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, attacks_of, by_attack
+from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, metric_for, records_of
 from reports.charts import ColourBar, Square, heat_map, width_of
 from reports.curves import curve
-from reports.exports import records_of
 from reports.fairness import equally_attacked
 from reports.families import Family, Style, families_of, keys_of_failed, style_of, styles_of
+from reports.grades import seen_words
+from reports.leak import NO_PICTURE
 from reports.monotone import monotone_claims
 from reports.plots import Chain, Level, Point, trade_off
-from reports.records import WORST, pooled
+from reports.records import WORST_CASE, pooled
 from reports.sweet_spot import Verdict, in_words, pareto_front, useful
 from reports.tables import describe_defence
 
@@ -172,9 +173,10 @@ def measures(setting: Setting, cells: Sequence[Cell]) -> list[Measure]:
         Measure("Mean pairwise distance", "of representations at the cut",
                 lambda cell: statistics.fmean(run.results["separability"]["mean"] for run in cell.runs), 3),
     ]  # fmt: skip
-    usual = ("em", "similarity") if setting.is_text else ("ssim", "psim") if setting.recovery != "mcs" else ()
+    score = metric_for(setting.about)
+    usual = ("em", "similarity") if setting.is_text else ("ssim", "psim") if score == "ssim" else (score,)
     for metric in dict.fromkeys([setting.recovery, *usual]):
-        measure = recovery_measure(f"Worst-case {NAMES[metric]}", WORST, metric, compared(setting))
+        measure = recovery_measure(f"Worst-case {NAMES[metric]}", WORST_CASE, metric, compared(setting))
         found.append(dataclasses.replace(measure, is_headline=metric == setting.recovery))
     for attack in OF_PAPER:
         every = {id(cell) for cell in setting.cells}
@@ -196,10 +198,10 @@ def recovery_measure(title: str, attack: str, metric: str, cells: set[int]) -> M
         return found["mean"] if found is not None else None
 
     def deviation(cell: Cell) -> float:
-        return cell.recovery.std if cell.recovery is not None and attack == WORST else 0.0
+        return cell.recovery.std if cell.recovery is not None and attack == WORST_CASE else 0.0
 
     # differences that do not matter have no colours; PSNR is in decibels, cosine similarity may be negative
-    limits = None if metric in ("psnr", "mcs") else (0.0, 1.0)
+    limits = None if metric in ("psnr", "mcs") else (0.0, 1.0)  # of a leak below 0 the label alone says more
     return Measure(title, "lower is better", value, 3, deviation, limits=limits)
 
 
@@ -331,10 +333,12 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
         assert cell.recovery is not None
         many = cell.utility.count > 1
         style = style_of(cell, styles)
+        tips = [in_words(setting, cell), *filter(None, [", ".join(seen_words(cell))])]
+        tips += [SPARED] * (id(cell) not in whole)
         point = Point(
             cell.utility.mean, cell.recovery.mean, many * cell.utility.std, many * cell.recovery.std,
-            ids[id(cell)], cell.label, in_words(setting, cell) + f"\n{SPARED}" * (id(cell) not in whole), style.kind,
-            style.shape, cell is verdict.cell and verdict.found, id(cell) in named, id(cell) not in whole,
+            ids[id(cell)], cell.label, "\n".join(tips), style.kind, style.shape,
+            cell is verdict.cell and verdict.found, id(cell) in named, id(cell) not in whole,
         )  # fmt: skip
         points.append(point)
     falling = setting.utility == "perplexity"
@@ -357,11 +361,10 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
 
 
 def levels_of(setting: Setting) -> list[Level]:
-    """Lines across the plot: from where on inputs are recognisable, and what the label alone gives away."""
+    """Lines across the plot: what the label alone gives away, and how much beyond it still counts as no picture."""
+    if setting.by_leak:
+        return [Level(NO_PICTURE, f"no picture up to {NO_PICTURE:g}", "limit"), Level(0.0, "the label alone", "floor")]
     levels = []
-    if setting.recovery in RECOGNISABLE:
-        line = RECOGNISABLE[setting.recovery]
-        levels.append(Level(line, f"recognisable from {line:g} on", "recognisable"))
     floor = by_attack(setting, FLOOR).cells
     known = [cell for cell in floor if cell.recovery is not None]
     if known:
@@ -405,7 +408,7 @@ class ClaimRow:
 
 def claim_rows(setting: Setting) -> tuple[list[str], list[ClaimRow]]:
     """The claims' texts, and a row for the worst case and for each attack."""
-    whole = {WORST: setting, **{attack: by_attack(setting, attack) for attack in attacks_of(setting)}}
+    whole = {WORST_CASE: setting, **{attack: by_attack(setting, attack) for attack in attacks_of(setting)}}
     found = {attack: monotone_claims(each) for attack, each in whole.items()}
     texts = list(dict.fromkeys(claim.text for claims in found.values() for claim in claims))
     rows = []

@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 640, 400
 NARROW, SHORT = 440, 210  # of the losses, which stand in a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 20, 46
 AROUND = 13  # pixels around a point that belong to it: a label in them would be taken for its own
+DIAMOND = "M0 -7l7 7l-7 7l-7 -7z"  # vanilla
 STAR = "M0 -10l2.9 6.1 6.7 .8 -4.9 4.6 1.3 6.6 -6 -3.3 -6 3.3 1.3 -6.6 -4.9 -4.6 6.7 -.8z"
 
 
@@ -53,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line: at a recovery, with its name, drawn in a style (recognisable, floor)."""
+    """A horizontal line: at a recovery, with its name, drawn in a style (limit, floor)."""
 
     y: float
     name: str
@@ -229,6 +230,39 @@ def marked(point: Point, at_x: float, y: Scale, x: Scale | None = None) -> Marku
         class_=f"point {point.kind}{' best' * point.best}{' spared' * point.spared}",
         data_cell=point.cell, tabindex=0, role="button", aria_label=point.tip,
     )  # fmt: skip
+
+
+def leak_scale(vanilla: float, best: tuple[str, float] | None, limit: float) -> Markup:
+    """The scale of leak, from what the label alone gives back (0) to everything (1), with vanilla and a cell on it.
+
+    Args:
+        vanilla: its leak.
+        best: the label and the leak of the verdict's cell, where there is one.
+        limit: the largest leak that counts as none.
+    """
+    wide, high, left, right, y = 460, 104, 16, 16, 52
+    x = Scale(min(0.0, vanilla, best[1] if best else 0.0), 1.0, left, wide - right)
+    parts = [
+        tag("rect", x=x(x.low), y=y - 4, width=x(limit) - x(x.low), height=8.0, class_="small"),
+        tag("rect", x=x(limit), y=y - 4, width=x(1.0) - x(limit), height=8.0, class_="large"),
+    ]
+    for value in (0.0, limit, 1.0):
+        parts.append(tag("line", x1=x(value), x2=x(value), y1=y - 7, y2=y + 7, class_="edge"))
+        anchor = "start" if value == 0 else "end" if value == 1 else "middle"
+        parts.append(tag("text", f"{value:g}", x=x(value), y=y + 22, text_anchor=anchor, class_="tick"))
+    parts.append(tag("text", "the label alone", x=x(0.0), y=y + 40, class_="note"))
+    parts.append(tag("text", "everything", x=x(1.0), y=y + 40, text_anchor="end", class_="note"))
+    marks = [("vanilla", vanilla, "none", DIAMOND), *([("this cell", best[1], "best", STAR)] if best else [])]
+    near = best is not None and abs(x(best[1]) - x(vanilla)) < 110  # then one of the two names would cover the other
+    for number, (name, value, kind, shape) in enumerate(marks):
+        at, above = x(min(value, 1.0)), y - (34 if near and number else 16)
+        anchor = "start" if at < left + 40 else "end" if at > wide - right - 40 else "middle"
+        text = f"{name} {value:.2f}".replace("-", "−")
+        parts.append(tag("text", text, x=at, y=above, text_anchor=anchor, class_="label"))
+        drawn = tag("path", d=shape, transform=f"translate({at:.1f} {y})", class_="shape")
+        parts.append(tag("g", drawn, class_=kind))
+    said = f"leak of vanilla {vanilla:.2f}" + (f", of {best[0]} {best[1]:.2f}" if best else "")
+    return tag("svg", *parts, viewBox=f"0 0 {wide} {high}", width=wide, role="img", aria_label=said, class_="scale")
 
 
 def room_for(point: Point, x: float, y: float, used: Sequence[Box]) -> Box | None:

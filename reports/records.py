@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from metrics.summary import FLOOR, HIGHER_IS_WORSE, common_inputs, summary
+from metrics.summary import FLOOR, HIGHER_IS_WORSE, common_inputs
 
 Record = dict[str, Any]
-WORST = "worst case"  # what stands for an attack's name where the strongest on each input is meant
+WORST_CASE = "worst case"  # what stands for an attack's name where the strongest on each input is meant
+FLOORS = (FLOOR, "label")  # attackers that know the class alone
+GALLERY = "gallery"  # which of some inputs of the same class it was, without a reconstruction
+APART = (*FLOORS, GALLERY)  # never part of the worst case
 HYBRID = "text/hybrid"  # the one attack on text that is tried behind channels
 
 
@@ -40,7 +41,7 @@ def channels_of(results: Record) -> list[str]:
 
 def is_tried_there(results: Record, key: str) -> bool:
     """Whether an attack counts behind a channel: of text hybrid alone does."""
-    return key == HYBRID if "tokenizer" in results["data"] else key != FLOOR
+    return key == HYBRID if "tokenizer" in results["data"] else key not in APART
 
 
 def worst_record(results: Record, channel: str = "") -> Record:
@@ -48,13 +49,17 @@ def worst_record(results: Record, channel: str = "") -> Record:
     if not channel:
         found: Record = results["worst_case"]
         return found
-    records = {key: each for key, each in attack_records(results, channel).items() if key != FLOOR}
+    records = attack_records(results, channel)
     if len(records) == 1:
         key, only = next(iter(records.items()))
         return {"attacks": [key], **only}
-    scores = {name: strongest(records, name) for name in HIGHER_IS_WORSE}
-    figures = {name: summary(name, torch.tensor(each, dtype=torch.float64)) for name, each in scores.items() if each}
-    return {"attacks": sorted(records), "samples": len(common_inputs(records)), **figures} if records else {}
+    names = dict.fromkeys(name for record in records.values() for name in record.get("scores") or {})
+    scores = {name: strongest(records, name) for name in names}
+    figures = {name: summarised(name, each) for name, each in scores.items() if each}
+    if not records:
+        return {}
+    inputs = common_inputs(records) if figures else []
+    return {"attacks": sorted(records), "samples": len(inputs), "inputs": inputs, "scores": scores, **figures}
 
 
 def strongest(records: Mapping[str, Record], metric: str) -> list[float]:
@@ -75,6 +80,17 @@ def strongest(records: Mapping[str, Record], metric: str) -> list[float]:
         where = {index: row for row, index in enumerate(record["inputs"])}
         found.append([kept[key][where[index]] for index in inputs])
     return [best(each) for each in zip(*found, strict=True)]
+
+
+def summarised(name: str, scores: Sequence[float]) -> dict[str, float]:
+    """Mean, standard deviation, and the most leaked of some scores.
+
+    Example:
+        >>> summarised("mse", [0.25, 0.75])
+        {'mean': 0.5, 'std': 0.25, 'worst': 0.25}
+    """
+    worst = max if HIGHER_IS_WORSE.get(name, True) else min
+    return {"mean": statistics.fmean(scores), "std": statistics.pstdev(scores), "worst": worst(scores)}
 
 
 def pooled(name: str, records: Sequence[Record]) -> dict[str, float] | None:

@@ -149,7 +149,7 @@ def test_a_click_on_a_map_a_point_or_a_row_shows_that_cell_everywhere(page: Page
     assert shown(page) == "MixCon(0.1, 0.01)"
     cell = page.evaluate("location.hash").removeprefix("#")
     marks = page.locator(f"[data-cell={cell}]")
-    assert marks.count() == 6 + 1 + 2  # in every map, in the plot, and its two seeds in the table
+    assert marks.count() == 7 + 1 + 2  # in every map, in the plot, and its two seeds in the table
     assert marks.evaluate_all("all => all.every(each => each.classList.contains('shown'))")
     page.locator("#s0 .point.none").click()
     assert shown(page) == "Vanilla"
@@ -205,7 +205,11 @@ def test_the_tip_of_a_failed_cell_stays_on_the_screen(page: Page) -> None:
 
 @in_browser
 def test_pointing_at_a_cell_says_its_figures_and_shows_its_picture(page: Page) -> None:
-    page.locator("#s0 .point.none").hover()
+    page.emulate_media(reduced_motion="reduce")
+    vanilla = page.locator("#s0 .point.none")
+    vanilla.scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it hides tips
+    vanilla.hover()
     tip = page.locator("#tip")
     assert tip.is_visible()
     assert "Vanilla with accuracy" in tip.inner_text()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from reports.cells import attacks_of, by_attack, settings_of
-from reports.exports import records_of
+from reports.cells import attacks_of, by_attack, records_of, settings_of
 from reports.gathering import FoundRun
 from tests.reports.fabricated import zoo_defence
 from tests.reports.settings import found_run
@@ -123,16 +122,17 @@ def test_a_drop_is_over_the_seeds_that_both_have() -> None:
 
 
 def test_images_behind_a_channel_are_a_cell_by_the_attacks_that_were_run_there() -> None:
-    run = found_run(1, 1e-2, 0.98, 0.5, attacks=("whitebox/adaptive", "decoder/adaptive", "prototype"))
+    run = found_run(1, 1e-2, 0.98, 0.5, attacks=("whitebox/adaptive", "decoder/adaptive"), floor=0.2)
     for key, ssim in (("whitebox/adaptive", [0.1, 0.4]), ("decoder/adaptive", [0.3, 0.2])):
         figures = {"mean": sum(ssim) / 2, "std": 0.1, "worst": max(ssim)}
         behind = {"accuracy": 0.9, "ssim": figures, "scores": {"ssim": ssim}}
         run.results["attacks"][key]["channels"] = {"int8": behind}
-    (setting,) = settings_of([found_run(0, 0, 0.99, 0.9), run])
+    (setting,) = settings_of([found_run(0, 0, 0.99, 0.9, floor=0.2), run])
     cell = setting.cells[-1]
     assert cell.label == "MixCon(1, 0.01) + int8"
     assert cell.utility.mean == 0.9
     assert cell.recovery is not None
-    assert cell.recovery.mean == pytest.approx(0.35), "0.3 by the decoder, 0.4 by the white box"
+    assert records_of(cell, "worst case")[0]["ssim"]["mean"] == pytest.approx(0.35), "0.3 by one, 0.4 by the other"
+    assert cell.recovery.mean == pytest.approx((0.35 - 0.2) / 0.8)
     assert cell.attacks == {"whitebox/adaptive", "decoder/adaptive"}
     assert records_of(cell, "decoder/adaptive")[0]["ssim"]["mean"] == 0.25

@@ -115,7 +115,7 @@ def test_by_what_is_missing_98_and_99_percent_lie_apart_although_one_cell_collap
 
 def test_the_plot_has_a_point_a_cell_bars_for_seeds_and_named_lines() -> None:
     points = [point(0.98, 0.9, "Vanilla", kind="none"), point(0.975, 0.2, best=True, dx=0.001, dy=0.02)]
-    levels = [Level(0.3, "recognisable from 0.3 on", "recognisable")]
+    levels = [Level(0.25, "no picture up to 0.25", "limit")]
     chains = [Chain("family f1", [(0.98, 0.9), (0.975, 0.2)])]
     drawn = ElementTree.fromstring(
         str(trade_off(points, [(0.98, 0.9), (0.975, 0.2)], "accuracy", "SSIM", False, 0.97, levels, chains))
@@ -123,8 +123,8 @@ def test_the_plot_has_a_point_a_cell_bars_for_seeds_and_named_lines() -> None:
     classes = [each.get("class", "") for each in drawn.iter()]
     assert sum(name.startswith("point ") for name in classes) == 2
     assert classes.count("spread") == 2
-    assert {"band", "front", "level recognisable", "point f0 best", "family f1"} <= set(classes)
-    assert "recognisable from 0.3 on" in "".join(drawn.itertext())
+    assert {"band", "front", "level limit", "point f0 best", "family f1"} <= set(classes)
+    assert "no picture up to 0.25" in "".join(drawn.itertext())
 
 
 def test_labels_that_would_overlap_are_left_to_pointing() -> None:

@@ -32,6 +32,9 @@ def test_the_csv_has_a_row_a_run_with_every_figure(tmp_path: Path) -> None:
             record = results["worst_case"] if key == "worst case" else results["attacks"][key]
             for part in ("mean", "std", "worst"):
                 assert float(row[f"{key} ssim {part}"]) == record["ssim"][part]
+                assert float(row[f"{key} ssim leak {part}"]) == record["leak"]["ssim"][part]
+        assert float(row["server gain"]) == results["cost"]["server_gain"]
+        assert row["suite"] == "standard 1"
 
 
 def test_the_csv_leaves_empty_what_a_run_does_not_have(tmp_path: Path) -> None:
@@ -57,9 +60,11 @@ def test_the_markdown_has_a_row_a_cell_in_the_papers_form(tmp_path: Path) -> Non
     assert len({line.count("|") for line in table}) == 1
     assert verdicts[0].found
     assert sum("**" in line for line in table) == 1
-    pooled = [run.results["attacks"]["whitebox/paper"]["ssim"] for run in settings[0].cells[0].runs]
+    pooled = [run.results["attacks"]["whitebox/paper"]["leak"]["ssim"] for run in settings[0].cells[0].runs]
     mean, worst = sum(each["mean"] for each in pooled) / 2, max(each["worst"] for each in pooled)
-    column = [name.strip() for name in table[0].split("|")].index("whitebox/paper, SSIM")
+    names = [name.strip() for name in table[0].split("|")]
+    assert {"worst case, class recognised", "worst case, rank", "prototype, SSIM", "label, SSIM"} <= set(names)
+    column = names.index("whitebox/paper, SSIM leak")
     said = table[2].split("|")[column].strip()
     assert said.startswith(f"{mean:.2f} ± ")
     assert said.endswith(f"({worst:.2f})")
