@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from metrics.summary import FLOOR, HIGHER_IS_WORSE, common_inputs
 
 Record = dict[str, Any]
@@ -89,8 +91,9 @@ def summarised(name: str, scores: Sequence[float]) -> dict[str, float]:
         >>> summarised("mse", [0.25, 0.75])
         {'mean': 0.5, 'std': 0.25, 'worst': 0.25}
     """
-    worst = max if HIGHER_IS_WORSE.get(name, True) else min
-    return {"mean": statistics.fmean(scores), "std": statistics.pstdev(scores), "worst": worst(scores)}
+    values = np.array(scores, np.float64)
+    worst = values.max() if HIGHER_IS_WORSE.get(name, True) else values.min()
+    return {"mean": float(values.mean()), "std": float(values.std()), "worst": float(worst)}
 
 
 def pooled(name: str, records: Sequence[Record]) -> dict[str, float] | None:
