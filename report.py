@@ -71,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--metric", type=str, default=None,
-        help=f"of recovery: {', '.join(METRICS)}; default: ssim for images, similarity for text, mcs for vectors",
+        help=f"of recovery: {', '.join(METRICS)}; default: ssim for images, similarity for text, mcs for vectors; "
+        "by its leak beyond the label where that is known",
     )  # fmt: skip
     parser.add_argument("--title", type=str, default=None, help="of the page")
     parser.add_argument(

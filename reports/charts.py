@@ -1,4 +1,4 @@
-"""SVG in Python: tags that escape what they hold, colour ramps, axes, and heat maps over (λ, β)."""
+"""SVG in Python: tags that escape what they hold, colour ramps, scales, and heat maps over two axes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from reports.tables import short
+from reports.axes import Axis
 
 # viridis at nine points: ordered by lightness, so it reads in grey and for the colour-blind
 RAMP = (
@@ -19,6 +19,8 @@ ROW, HEAD, LEFT = 32, 40, 52  # of a heat map, in pixels: a row, the space above
 NARROWEST = 150  # a colour bar with room for its numbers
 FEWEST = 4  # numbers that an axis needs to be read
 BAR = 46  # below the rows: the colour bar and its numbers
+BAR_ALONE = 240  # pixels of a colour bar that many maps share
+LETTER = 7  # pixels of a letter of an axis
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -74,59 +76,65 @@ class Square:
     """One square of a heat map.
 
     Args:
-        row: λ.
-        column: β.
+        row: which of the row's values it belongs to.
+        column: which of the column's.
         value: what its colour says; None: nothing was measured.
         text: what stands in it.
         tip: what is said about it where somebody points at it.
         cell: the id of the cell that choosing it chooses; empty: there is nothing to choose.
+        name: its own, where it may move to a map over other axes.
     """
 
-    row: float
-    column: float
+    row: int
+    column: int
     value: float | None
     text: str
     tip: str
     cell: str = ""
+    name: str = ""
 
 
 def heat_map(
     name: str,
     squares: Sequence[Square],
-    vanilla: float | None = None,
-    digits: int = 3,
-    limits: tuple[float, float] | None = None,
+    rows: Axis,
+    columns: Axis,
+    bar: ColourBar,
+    is_one_of_many: bool = False,
+    is_empty: bool = False,
+    wide: int = 0,
 ) -> Markup:
-    """The squares over λ (down) and β (to the right, from large to small), above a colour bar with vanilla's value.
+    """The squares over two axes, rows down and columns to the right, above their colour bar.
 
     Args:
         name: what the map is of, for who cannot see it.
         squares: in any order; a place without one stays hatched.
-        vanilla: the value without a defence.
-        digits: of the numbers at the colour bar.
-        limits: the ends of the colours; values beyond them take the colour of the end, so that one collapsed cell
-            leaves the others theirs.
+        rows: the axis down.
+        columns: the axis to the right.
+        bar: what the colours say.
+        is_one_of_many: whether the colour bar stands elsewhere, for all of them.
+        is_empty: whether squares are left out and their places named, for a script to move them to.
+        wide: of a column, in pixels; 0: as its labels need.
     """
-    rows = sorted({square.row for square in squares})
-    columns = sorted({square.column for square in squares}, reverse=True)
-    wide = 60 if len(columns) <= 8 else 48
-    values = [square.value for square in squares if square.value is not None]
-    among = [*values, *([vanilla] if vanilla is not None else [])]
-    low, high = (min(among), max(among)) if among else (0.0, 0.0)
-    ends = limits or (low, high)
-    bar = max(wide * len(columns), NARROWEST)
-    width, height = LEFT + bar + 6, HEAD + ROW * len(rows) + BAR
-    parts = [*axis_names(rows, columns, wide)]
+    wide = wide or width_of([columns])
+    left = max(LEFT, 14 + LETTER * max(map(len, [rows.label, *rows.texts])))
+    across = wide * len(columns.values)
+    width = left + (max(across, LETTER * (len(columns.label) + 2)) if is_one_of_many else max(across, NARROWEST)) + 6
+    height = HEAD + ROW * len(rows.values) + (6 if is_one_of_many else BAR)
+    parts = [*axis_names(rows, columns, left, wide)]
     taken = {(square.row, square.column) for square in squares}
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            if (row, column) not in taken:
-                parts.append(gap(LEFT + wide * j, HEAD + ROW * i, wide))
-    for square in sorted(squares, key=lambda square: (rows.index(square.row), columns.index(square.column))):
-        i, j = rows.index(square.row), columns.index(square.column)
-        parts.append(drawn(square, i, j, wide, *ends))
-    if among:
-        parts.append(colour_bar(ends, (low, high), vanilla, HEAD + ROW * len(rows) + 10, bar, digits))
+    for i in range(len(rows.values)):
+        for j in range(len(columns.values)):
+            if (i, j) not in taken:
+                parts.append(gap(left + wide * j, HEAD + ROW * i, wide))
+    for square in sorted(squares, key=lambda square: (square.row, square.column)):
+        place = f"translate({left + wide * square.column} {HEAD + ROW * square.row})"
+        if is_empty:
+            parts.append(tag("g", data_slot=square.name, transform=place))
+        else:
+            parts.append(drawn(square, place, wide, bar.ends))
+    if not is_one_of_many:
+        parts.append(bar.drawn(left, HEAD + ROW * len(rows.values) + 10, max(across, NARROWEST)))
     return tag(
         "svg", *parts,
         viewBox=f"0 0 {width} {height}", width=width, role="group", aria_label=name, class_="heat",
@@ -134,15 +142,20 @@ def heat_map(
     )  # fmt: skip
 
 
-def axis_names(rows: Sequence[float], columns: Sequence[float], wide: int) -> list[Markup]:
-    """λ beside the rows, β above the columns."""
-    parts = [tag("text", "λ", x=LEFT - 14, y=HEAD - 9, class_="axis", text_anchor="end"),
-             tag("text", "β →", x=LEFT, y=13, class_="axis")]  # fmt: skip
-    for i, row in enumerate(rows):
-        parts.append(tag("text", short(row), x=LEFT - 8, y=HEAD + ROW * i + 20, text_anchor="end", class_="tick"))
-    for j, column in enumerate(columns):
-        middle = LEFT + wide * (j + 0.5)
-        parts.append(tag("text", short(column), x=middle, y=HEAD - 9, text_anchor="middle", class_="tick"))
+def width_of(axes: Sequence[Axis]) -> int:
+    """Of a column that any of these axes may have its values above, in pixels."""
+    fewest = 60 if all(len(axis.values) <= 8 for axis in axes) else 48
+    return max(fewest, 10 + LETTER * max(len(text) for axis in axes for text in axis.texts))
+
+
+def axis_names(rows: Axis, columns: Axis, left: int, wide: int) -> list[Markup]:
+    """The rows' axis beside them, the columns' above."""
+    parts = [tag("text", rows.label, x=left - 14, y=HEAD - 9, class_="axis", text_anchor="end"),
+             tag("text", f"{columns.label} →", x=left, y=13, class_="axis")]  # fmt: skip
+    for i, row in enumerate(rows.texts):
+        parts.append(tag("text", row, x=left - 8, y=HEAD + ROW * i + 20, text_anchor="end", class_="tick"))
+    for j, column in enumerate(columns.texts):
+        parts.append(tag("text", column, x=left + wide * (j + 0.5), y=HEAD - 9, text_anchor="middle", class_="tick"))
     return parts
 
 
@@ -151,48 +164,79 @@ def gap(x: float, y: float, wide: int) -> Markup:
     return tag("rect", x=x + 1, y=y + 1, width=wide - 2, height=ROW - 2, class_="gap")
 
 
-def drawn(square: Square, i: int, j: int, wide: int, low: float, high: float) -> Markup:
+def drawn(square: Square, place: str, wide: int, ends: tuple[float, float]) -> Markup:
     """One square with its number; it can be pointed at, and chosen with a key."""
     fill, text = None, None
+    (low, high), kind = ends, "blank"
     if square.value is not None:
         rgb = colour((square.value - low) / (high - low) if high > low else 0.5)
-        fill, text = f"fill:rgb{rgb}".replace(" ", ""), f"fill:{ink(rgb)}"
-    x, y = LEFT + wide * j, HEAD + ROW * i
-    kind = "value" if square.value is not None else "blank"
+        fill, text, kind = f"fill:rgb{rgb}".replace(" ", ""), f"fill:{ink(rgb)}", "value"
     chosen = {"data_cell": square.cell, "tabindex": 0, "role": "button"} if square.cell else {"role": "img"}
     return tag(
         "g",
         tag("title", square.tip),
-        tag("rect", x=x + 1, y=y + 1, width=wide - 2, height=ROW - 2, style=fill),
-        tag("text", square.text, x=x + wide / 2, y=y + 20, text_anchor="middle", style=text),
-        class_=f"square {kind}", aria_label=square.tip, data_row=i, data_column=j, **chosen,
+        tag("rect", x=1, y=1, width=wide - 2, height=ROW - 2, style=fill),
+        tag("text", square.text, x=wide / 2, y=20, text_anchor="middle", style=text),
+        class_=f"square {kind}", aria_label=square.tip, transform=place, data_square=square.name or None, **chosen,
     )  # fmt: skip
 
 
-def colour_bar(
-    ends: tuple[float, float], values: tuple[float, float], vanilla: float | None, y: float, wide: float, digits: int
-) -> Markup:
-    """The ramp between its ends, with a mark at vanilla's; where values go beyond an end, that is said."""
-    (low, high), below, above = ends, "≤ " * (values[0] < ends[0]), "≥ " * (values[1] > ends[1])
-    steps = 24
-    parts = []
-    if high > low:
-        step = wide / steps
-        for k in range(steps):
-            fill = f"fill:rgb{colour((k + 0.5) / steps)}".replace(" ", "")
-            parts.append(tag("rect", x=LEFT + k * step, y=y, width=step + 0.3, height=6.0, style=fill))
-        parts.append(tag("text", f"{below}{low:.{digits}f}", x=LEFT, y=y + 19, class_="tick"))
-        parts.append(
-            tag("text", f"{above}{high:.{digits}f}", x=LEFT + wide, y=y + 19, text_anchor="end", class_="tick")
-        )
-    if vanilla is not None:
-        part = (vanilla - low) / (high - low) if high > low else 0.5
-        x = LEFT + wide * min(max(part, 0.0), 1.0)
+@dataclass(frozen=True)
+class ColourBar:
+    """What the colours of a map say.
+
+    Args:
+        ends: of the colours; values beyond them take the colour of the end, so that one collapsed cell leaves the
+            others theirs.
+        values: the smallest and the largest there is.
+        vanilla: the value without a defence, where it is known.
+        digits: of its numbers.
+    """
+
+    ends: tuple[float, float]
+    values: tuple[float, float]
+    vanilla: float | None = None
+    digits: int = 3
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[float],
+        vanilla: float | None = None,
+        digits: int = 3,
+        limits: tuple[float, float] | None = None,
+    ) -> ColourBar:
+        """The bar of some values; without limits they are its ends."""
+        among = [*values, *([vanilla] if vanilla is not None else [])] or [0.0]
+        lowest, highest = min(among), max(among)
+        return cls(limits or (lowest, highest), (lowest, highest), vanilla, digits)
+
+    def drawn(self, left: float, y: float, wide: float) -> Markup:
+        """The ramp between its ends, with a mark at vanilla's; where values go beyond an end, that is said."""
+        (low, high), digits = self.ends, self.digits
+        below, above = "≤ " * (self.values[0] < low), "≥ " * (self.values[1] > high)
+        steps, parts = 24, []
         if high > low:
-            parts.append(tag("path", d=f"M{x:.1f} {y - 1:.1f}l-4 -6h8z", class_="mark"))
-        said = f"{'▾ ' * (high > low)}vanilla {vanilla:.{digits}f}"
-        parts.append(tag("text", said, x=LEFT + wide / 2, y=y + 33, text_anchor="middle", class_="tick"))
-    return tag("g", *parts, aria_hidden="true")
+            step = wide / steps
+            for k in range(steps):
+                fill = f"fill:rgb{colour((k + 0.5) / steps)}".replace(" ", "")
+                parts.append(tag("rect", x=left + k * step, y=y, width=step + 0.3, height=6.0, style=fill))
+            parts.append(tag("text", f"{below}{low:.{digits}f}", x=left, y=y + 19, class_="tick"))
+            end = f"{above}{high:.{digits}f}"
+            parts.append(tag("text", end, x=left + wide, y=y + 19, text_anchor="end", class_="tick"))
+        if self.vanilla is not None:
+            part = (self.vanilla - low) / (high - low) if high > low else 0.5
+            x = left + wide * min(max(part, 0.0), 1.0)
+            if high > low:
+                parts.append(tag("path", d=f"M{x:.1f} {y - 1:.1f}l-4 -6h8z", class_="mark"))
+            said = f"{'▾ ' * (high > low)}vanilla {self.vanilla:.{digits}f}"
+            parts.append(tag("text", said, x=left + wide / 2, y=y + 33, text_anchor="middle", class_="tick"))
+        return tag("g", *parts, aria_hidden="true")
+
+    def alone(self) -> Markup:
+        """The bar as a picture of its own, for many maps."""
+        return tag("svg", self.drawn(6, 10, BAR_ALONE), viewBox=f"0 0 {BAR_ALONE + 12} {BAR}", width=BAR_ALONE + 12,
+                   role="img", aria_label="colours", class_="bar")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from metrics.summary import FLOOR, HIGHER_IS_WORSE, in_words
-from reports.cells import NAMES, Cell, Setting, attacks_of
+from metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
+from reports.axes import keys_of, written
+from reports.beside import suite_of
+from reports.cells import NAMES, Cell, Setting, attacks_of, records_of
+from reports.leak import LEAK, leak_of
+from reports.records import WORST_CASE, pooled
 from reports.sweet_spot import Verdict, useful
+from runs.record import is_number
 
+ALWAYS = ("lambda", "beta", "cut")  # columns that every table has, whatever differs
+SEEN = ("recognised", "rank")  # what an independent classifier and a search make of what came back
 PARTS = ("mean", "std", "worst", "worst_decile")
 
 
-def csv_text(settings: Iterable[Setting]) -> str:
+def csv_text(settings: Sequence[Setting]) -> str:
     """All figures of all runs; a figure that a run does not have is left empty."""
     rows = [row_of(setting, cell_run) for setting in settings for cell_run in setting.runs]
     columns: dict[str, None] = dict.fromkeys(name for row in rows for name in row)
-    first = [name for name in columns if "/" not in name and not name.startswith((FLOOR, "worst case"))]
+    of_attacks = {
+        each for setting in settings for run in setting.runs for each in [*run.results["attacks"], WORST_CASE]
+    }
+    first = [name for name in columns if not name.startswith(tuple(of_attacks))]
     rest = sorted(name for name in columns if name not in first)
     file = io.StringIO()
     writer = csv.DictWriter(file, [*first, *rest], lineterminator="\n")
@@ -33,15 +42,19 @@ def row_of(setting: Setting, run: Any) -> dict[str, Any]:
     """One run as a row."""
     results = run.results
     defence, config, environment = results["defence"], results["config"], results["environment"]
+    chain = " + ".join(each["name"] for each in defence.get("release") or [])
+    keys = keys_of(defence, str(results["model"]["cut"]))
     row: dict[str, Any] = {
         "run": run.name, "setting": setting.title, "data": results["data"]["name"],
         "network": results["model"]["name"], "cut": results["model"]["cut"], "defence": defence["name"],
-        "lambda": defence["lambda"], "beta": defence["beta"], "family": defence.get("family", ""),
+        "release": chain, "lambda": defence["lambda"], "beta": defence["beta"],
         "seed": config["seed"], "epochs": config["epochs"], "batch size": config["batch_size"], "lr": config["lr"],
         "accuracy": results["utility"]["accuracy"], "perplexity": results["utility"].get("perplexity", ""),
         "distance": results["separability"]["mean"], "seconds": environment["seconds"], "device": environment["device"],
     }  # fmt: skip
-    for key, record in {**results["attacks"], "worst case": results["worst_case"]}.items():
+    row |= {name if name not in row else f"defence {name}": value for name, value in keys.items() if name not in ALWAYS}
+    row |= beside_it(results)
+    for key, record in {**results["attacks"], WORST_CASE: results["worst_case"]}.items():
         row |= figures_of(key, record)
         row |= {f"{key} {name}": record[name] for name in ("samples", "seconds", "verified") if name in record}
         for channel, behind in record.get("channels", {}).items():
@@ -50,39 +63,20 @@ def row_of(setting: Setting, run: Any) -> dict[str, Any]:
     return row
 
 
+def beside_it(results: dict[str, Any]) -> dict[str, Any]:
+    """The suite, certificate and cost of a run, a column a figure."""
+    certificate = results.get("certificate") if isinstance(results.get("certificate"), dict) else {}
+    cost = results.get("cost") if isinstance(results.get("cost"), dict) else {}
+    numbers = {**{f"certificate {name}": value for name, value in (certificate or {}).items()}, **(cost or {})}
+    row = {name.replace("_", " "): value for name, value in numbers.items() if is_number(value)}
+    return {**({"suite": suite_of(results)} if suite_of(results) else {}), **row}
+
+
 def figures_of(key: str, record: dict[str, Any]) -> dict[str, Any]:
     """Every metric of one attack, a column a figure."""
-    measured = [name for name in HIGHER_IS_WORSE if isinstance(record.get(name), dict)]
+    every = [*HIGHER_IS_WORSE, *([] if "reid" in HIGHER_IS_WORSE else ["reid"])]
+    measured = [name for name in [*every, *map(leak_of, every)] if isinstance(record.get(name), dict)]
     return {f"{key} {name} {part}": record[name][part] for name in measured for part in PARTS if part in record[name]}
-
-
-def pooled(name: str, records: Sequence[dict[str, Any]]) -> dict[str, float] | None:
-    """One metric over seeds as if all inputs were one sample; None where a seed lacks it.
-
-    Example:
-        >>> ones = {"ssim": {"mean": 0.2, "std": 0.0, "worst": 0.2}}, {"ssim": {"mean": 0.4, "std": 0.0, "worst": 0.4}}
-        >>> {part: round(value, 3) for part, value in pooled("ssim", ones).items()}
-        {'mean': 0.3, 'std': 0.1, 'worst': 0.4}
-    """
-    if not records or not all(isinstance(record.get(name), dict) for record in records):
-        return None
-    figures = [record[name] for record in records]
-    means = [each["mean"] for each in figures]
-    spread = statistics.fmean(each["std"] ** 2 for each in figures) + statistics.pvariance(means)
-    worst = (max if HIGHER_IS_WORSE.get(name, True) else min)(each["worst"] for each in figures)
-    return {"mean": statistics.fmean(means), "std": math.sqrt(spread), "worst": worst}
-
-
-def records_of(cell: Cell, attack: str) -> list[dict[str, Any]]:
-    """What the runs of a cell have of an attack (`worst case` is one), behind the cell's channel; {} where nothing."""
-    records = []
-    for run in cell.runs:
-        whole = run.results["worst_case"] if attack == "worst case" else run.results["attacks"].get(attack, {})
-        if cell.channel:  # behind a channel there is hybrid alone
-            hybrid = run.results["attacks"].get("text/hybrid", {})
-            whole = hybrid.get("channels", {}).get(cell.channel, {}) if attack in ("worst case", "text/hybrid") else {}
-        records.append(whole)
-    return records
 
 
 def figures(cell: Cell, attack: str, metric: str) -> str:
@@ -96,21 +90,44 @@ def markdown_text(settings: Sequence[Setting], verdicts: Sequence[Verdict]) -> s
     return "\n".join(table_of(setting, verdict) for setting, verdict in zip(settings, verdicts, strict=True))
 
 
+def recovery_columns(setting: Setting) -> list[tuple[str, str]]:
+    """Which score of which attack has a column: the setting's own, and of floors, which leak nothing, what it is of."""
+    floors = [each for each in FLOORS if any(each in run.results["attacks"] for run in setting.runs)]
+    score = setting.recovery.removesuffix(LEAK)
+    return [(key, setting.recovery) for key in (WORST_CASE, *attacks_of(setting))] + [(key, score) for key in floors]
+
+
+def seen_in(setting: Setting) -> list[str]:
+    """Whether an independent classifier and a search looked at what came back."""
+    return [name for name in SEEN if any(name in run.results["worst_case"] for run in setting.runs)]
+
+
 def table_of(setting: Setting, verdict: Verdict) -> str:
     """One setting: its verdict, and a row a cell; the sweet spot is bold."""
-    floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
-    attacks = [*attacks_of(setting), *floor, "worst case"]
-    metric = NAMES[setting.recovery]
-    head = ["defence", "seeds", setting.utility, "distance", *(f"{attack}, {metric}" for attack in attacks)]
+    columns, seen = recovery_columns(setting), seen_in(setting)
+    axes = setting.axes
+    head = [
+        "defence",
+        *(axis.label for axis in axes),
+        "seeds",
+        setting.utility,
+        "distance",
+        *(f"{attack}, {NAMES[metric]}" for attack, metric in columns),
+        *(f"{WORST_CASE}, {NAMES[name]}" for name in seen),
+    ]
     lines = [f"## {plain(setting.title)}", "", plain(verdict.sentence), ""]
     lines += [f"- {plain(note)}" for note in verdict.notes] + ([""] if verdict.notes else [])
     lines += [row_in(head), row_in(["---"] + ["---:"] * (len(head) - 1))]
     for cell in setting.cells:
         label = f"**{plain(cell.label)}**" if verdict.found and cell is verdict.cell else plain(cell.label)
         distance = statistics.fmean(run.results["separability"]["mean"] for run in cell.runs)
-        cells = [label, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
-        lines.append(row_in([*cells, *(figures(cell, attack, setting.recovery) for attack in attacks)]))
-    return "\n".join([*lines, "", "Recovery as mean ± std (most leaked) over inputs and seeds.", ""])
+        along = [plain(written(cell.keys[axis.key])) if axis.key in cell.keys else "–" for axis in axes]
+        cells = [label, *along, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
+        recovered = [figures(cell, attack, metric) for attack, metric in columns]
+        lines.append(row_in([*cells, *recovered, *(figures(cell, WORST_CASE, name) for name in seen)]))
+    about = "Recovery as mean ± std (most leaked) over inputs and seeds."
+    leak = " Leak: 0 is what the label alone gives back, 1 everything." if setting.by_leak else ""
+    return "\n".join([*lines, "", about + leak, ""])
 
 
 def plain(text: str) -> str:

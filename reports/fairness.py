@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reports.cells import Cell, Setting
+from reports.records import HYBRID
 
 
 def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -12,19 +13,19 @@ def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
 
     A cell that was spared an attack is not safer for it. Asked of all is what vanilla went through and any defended
     cell too; a cell that went through more is compared by all of it, which can only count against it. Behind a channel
-    only hybrid is ever run, so channels are compared by it.
+    text is attacked by hybrid alone, so its channels are compared by it.
     """
     exact = [cell for cell in cells if not cell.channel]
     vanilla = [cell.attacks for cell in exact if cell.is_vanilla]
     defended = frozenset().union(*(cell.attacks for cell in exact if not cell.is_vanilla))
-    shared = vanilla[0] & defended if vanilla else frozenset()
+    shared = frozenset().union(*vanilla) & defended
     asked = shared or defended.union(*vanilla)  # where nothing is shared, nobody is compared with anybody
-    whole = [cell for cell in cells if cell.attacks >= asked or (cell.channel and cell.attacks)]
+    whole = [cell for cell in cells if cell.attacks >= asked or (cell.channel and cell.attacks == {HYBRID})]
     return whole, [cell for cell in cells if cell not in whole]
 
 
 def attacks_behind(cells: Sequence[Cell]) -> frozenset[str]:
-    """The attacks that all of some cells went through; behind a channel there is hybrid alone, which is not counted."""
+    """The attacks that all of some cells went through; channels, which may have seen fewer, are not counted."""
     exact = [cell.attacks for cell in cells if not cell.channel]
     return frozenset.intersection(*exact) if exact else frozenset()
 
@@ -52,8 +53,8 @@ def unequal_attacks(setting: Setting) -> list[str]:
     for key, kinds in sorted(spent.items()):
         if len(kinds) > 1:
             lines.append(f"{key} was not the same for all runs ({' / '.join(sorted(kinds))}): compare with care")
-    if any(cell.channel for cell in setting.cells) and set(spent) - {"text/hybrid"}:
-        lines.append("behind a channel only text/hybrid was run, so cells with one went through fewer attacks")
+    if setting.is_text and any(cell.channel for cell in setting.cells) and set(spent) - {HYBRID}:
+        lines.append(f"behind a channel only {HYBRID} was run, so cells with one went through fewer attacks")
     return lines
 
 

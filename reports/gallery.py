@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from metrics.summary import FLOOR, common_inputs
+from metrics.summary import BESIDE, FLOORS, common_inputs
 from reports.gathering import FoundRun
 from runs.folder import Run
 
@@ -39,12 +39,12 @@ class Montage:
 
 
 def attacks_shown(run: FoundRun) -> dict[str, Any]:
-    """The attacks of a run whose images can be shown, the floor last."""
+    """The attacks of a run whose images can be shown, the floors last."""
     if len(run.results["data"]["shape"]) != 3:
         return {}
     records = run.results["attacks"]
     known = {
-        key: records[key] for key in sorted(records, key=lambda key: (key == FLOOR, key)) if records[key].get("inputs")
+        key: records[key] for key in sorted(records, key=lambda key: (key in FLOORS, key)) if records[key].get("inputs")
     }
     return {key: record for key, record in known.items() if Run(run.folder).recovered(key).is_file()}
 
@@ -132,8 +132,8 @@ def galleries(
 
 
 def worst_images(run: FoundRun, inputs: Sequence[int], metric: str) -> np.ndarray | None:
-    """For each input the reconstruction of the attack that recovered it best; the floor is no attack."""
-    images = {key: each for key, each in recovered_images(run, inputs).items() if key != FLOOR}
+    """For each input the reconstruction of the attack that recovered it best; floors are no attacks."""
+    images = {key: each for key, each in recovered_images(run, inputs).items() if key not in BESIDE}
     chosen = []
     for place, index in enumerate(inputs):
         scored = []

@@ -1,111 +1,183 @@
-"""The charts of a setting: its heat maps over (λ, β), its plot of utility against recovery, its monotone claims."""
+"""The charts of a setting: maps or curves of each family along its axes, utility against recovery, monotone claims."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from metrics.summary import FLOOR
-from reports.cells import NAMES, RECOGNISABLE, Cell, Setting, attacks_of, by_attack
-from reports.charts import Square, heat_map
-from reports.exports import pooled, records_of
+from reports.axes import Axis
+from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, metric_for, records_of
+from reports.charts import ColourBar, Square, heat_map, width_of
+from reports.curves import curve
 from reports.fairness import equally_attacked
+from reports.families import Family, Style, families_of, keys_of_failed, style_of, styles_of
+from reports.grades import seen_words
+from reports.leak import NO_PICTURE
 from reports.monotone import monotone_claims
-from reports.plots import Level, Point, trade_off
-from reports.sweet_spot import Verdict, in_words, useful
+from reports.plots import Chain, Level, Point, trade_off
+from reports.records import WORST_CASE, pooled
+from reports.sweet_spot import Verdict, in_words, pareto_front, useful
 from reports.tables import describe_defence
-from runs.matching import without_defence
-from runs.record import is_number
 
 OF_PAPER = ("whitebox/paper", "whitebox/adaptive")  # the attacks that the paper's claims are about
-WORST = "worst case"
 SPARED = "not by every attack"
 MATTERS = 2.0  # percentage points below vanilla that the colours span at least
 COLLAPSED = 10.0  # percentage points below vanilla; how far further a cell fell is no matter of colour
 
 
 @dataclass(frozen=True)
-class Map:
-    """A heat map with its heading."""
+class Chart:
+    """A measure with its heading: one map or curve, or one for each place along the other axes.
+
+    Args:
+        title: what it is of.
+        note: which way is better.
+        pictures: with what stands above each.
+        bar: the colours that all of them share; empty where each has its own.
+    """
 
     title: str
     note: str
-    svg: Markup
+    pictures: tuple[tuple[str, Markup], ...]
+    bar: Markup = Markup("")
+
+
+@dataclass(frozen=True)
+class View:
+    """Maps over one pair of axes: its number, what it is called, the maps."""
+
+    pair: str
+    label: str
+    charts: tuple[Chart, ...]
+
+
+@dataclass(frozen=True)
+class FamilyCharts:
+    """What is drawn of one family.
+
+    Args:
+        name: of the family.
+        along: its axes, in words.
+        charts: what is seen at first.
+        views: where there is a choice of axes, the maps of each pair, without their squares: they are moved there.
+    """
+
+    name: str
+    along: str
+    charts: tuple[Chart, ...]
+    views: tuple[View, ...] = ()
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a map is of: its title, whether much of it is good, a cell's value, and how that is written.
+    """What a chart is of.
 
-    `limits` are the ends of its colours; None: those of the values.
+    Args:
+        title: of the chart.
+        note: whether much of it is good.
+        value: a cell's.
+        digits: it is written with.
+        deviation: over seeds, of a cell.
+        percent: whether it is written as a percentage.
+        of_utility: whether it is what a cell is useful by.
+        is_headline: whether it is what the verdict goes by.
+        limits: the ends of its colours; None: those of the values.
     """
 
     title: str
     note: str
     value: Callable[[Cell], float | None]
     digits: int
+    deviation: Callable[[Cell], float] = lambda cell: 0.0
     percent: bool = False
     of_utility: bool = False
+    is_headline: bool = False
     limits: tuple[float, float] | None = None
 
     def written(self, value: float) -> str:
         return f"{100 * value:.2f}" if self.percent else f"{value:.{self.digits}f}"
 
+    def shown(self, cell: Cell | None) -> float | None:
+        """A cell's value in the unit that is drawn."""
+        value = self.value(cell) if cell is not None else None
+        return 100 * value if value is not None and self.percent else value
 
-def maps_of(setting: Setting, ids: dict[int, str], failed: Sequence[dict[str, Any]]) -> list[Map]:
-    """A map for each measure, for each variant of MixCon that the setting has.
+
+def charts_of(setting: Setting, ids: dict[int, str], failed: Sequence[dict[str, Any]]) -> list[FamilyCharts]:
+    """For each family that has axes: curves along one, maps over two, a choice of two among more.
 
     Args:
         setting: the cells.
         ids: of the cells, by `id(cell)`.
         failed: what failed in this setting.
     """
-    variants: dict[str, list[Cell]] = {}
-    for cell in setting.cells:
-        if cell.defence["name"] == "mixcon" and not cell.channel:
-            variants.setdefault(variant_of(cell.defence), []).append(cell)
-    maps = []
-    for number, (variant, cells) in enumerate(variants.items()):
-        theirs = [
-            each for each in failed if variant_of(each["defence"]) == variant
-            or (number == 0 and variant_of(each["defence"]) not in variants)
-        ]  # fmt: skip
-        told = f" · {told_apart(variant, list(variants))}" if len(variants) > 1 else ""
-        for measure in measures(setting, cells):
-            svg = drawn(setting, measure, cells, ids, theirs)
-            maps.append(Map(measure.title + told, measure.note, svg))
-    return maps
+    found, styles = [], styles_of(setting)
+    for number, family in enumerate(families_of(setting, failed)):
+        if not family.axes:
+            continue
+        along = ", ".join(axis.label for axis in family.axes)
+        measured = measures(setting, family.cells)
+        if len(family.axes) == 1 or family.is_scattered:
+            curves = [
+                drawn_along(setting, measure, family, axis, ids, styles[family.name])
+                for axis in family.axes
+                for measure in basic(measured)
+            ]
+            found.append(FamilyCharts(family.name, along, tuple(curves)))
+        elif len(family.axes) == 2:
+            maps = [drawn_over(setting, measure, family, (0, 1), ids, "") for measure in measured]
+            found.append(FamilyCharts(family.name, along, tuple(maps)))
+        else:
+            found.append(with_choice(setting, family, basic(measured), ids, along, f"m{number}"))
+    return found
 
 
-def variant_of(defence: dict[str, Any]) -> str:
-    """A defence without λ and β."""
-    return json.dumps({k: v for k, v in defence.items() if k not in ("lambda", "beta")}, sort_keys=True)
+def with_choice(
+    setting: Setting, family: Family, measured: Sequence[Measure], ids: dict[int, str], along: str, name: str
+) -> FamilyCharts:
+    """Maps over two axes, small multiples over the others, and the same for every other two."""
+    pairs = list(itertools.combinations(range(len(family.axes)), 2))
+    views = []
+    for pair in pairs:
+        label = " and ".join(family.axes[axis].label for axis in pair)
+        charts = [
+            drawn_over(setting, measure, family, pair, ids, f"{name}-{place}", is_empty=True)
+            for place, measure in enumerate(measured)
+        ]
+        views.append(View(f"{pair[0]}-{pair[1]}", label, tuple(charts)))
+    first = [
+        drawn_over(setting, measure, family, pairs[0], ids, f"{name}-{place}") for place, measure in enumerate(measured)
+    ]
+    return FamilyCharts(family.name, along, tuple(first), tuple(views))
 
 
-def told_apart(variant: str, variants: Sequence[str]) -> str:
-    """What a variant has that another has not."""
-    every = [set(map(str, json.loads(each).items())) for each in variants]
-    shared = set.intersection(*every)
-    return ", ".join(f"{k} {v}" for k, v in json.loads(variant).items() if str((k, v)) not in shared)
+def basic(measured: Sequence[Measure]) -> list[Measure]:
+    """The two that matter most, where every measure would be too much: utility, and what came back at worst."""
+    return [each for each in measured if each.of_utility or each.is_headline]
 
 
 def measures(setting: Setting, cells: Sequence[Cell]) -> list[Measure]:
-    """What there are maps of: utility, distance, the worst case, and the paper's own attacks."""
+    """What there are charts of: utility, distance, the worst case, and the paper's own attacks."""
     exact = setting.utility == "perplexity"
     found = [
         Measure("Perplexity" if exact else "Accuracy, %", f"{'lower' if exact else 'higher'} is better",
-                lambda cell: cell.utility.mean, 1 if exact else 2, not exact, True),
+                lambda cell: cell.utility.mean, 1 if exact else 2, lambda cell: cell.utility.std, not exact, True),
         Measure("Mean pairwise distance", "of representations at the cut",
                 lambda cell: statistics.fmean(run.results["separability"]["mean"] for run in cell.runs), 3),
     ]  # fmt: skip
-    usual = ("em", "similarity") if setting.is_text else ("ssim", "psim") if setting.recovery != "mcs" else ()
+    score = metric_for(setting.about)
+    usual = ("em", "similarity") if setting.is_text else ("ssim", "psim") if score == "ssim" else (score,)
     for metric in dict.fromkeys([setting.recovery, *usual]):
-        found.append(recovery_measure(f"Worst-case {NAMES[metric]}", WORST, metric, compared(setting)))
+        measure = recovery_measure(f"Worst-case {NAMES[metric]}", WORST_CASE, metric, compared(setting))
+        found.append(dataclasses.replace(measure, is_headline=metric == setting.recovery))
     for attack in OF_PAPER:
         every = {id(cell) for cell in setting.cells}
         found.append(recovery_measure(f"{NAMES[setting.recovery]} of {attack}", attack, setting.recovery, every))
@@ -125,36 +197,115 @@ def recovery_measure(title: str, attack: str, metric: str, cells: set[int]) -> M
         found = pooled(metric, records_of(cell, attack)) if id(cell) in cells else None
         return found["mean"] if found is not None else None
 
+    def deviation(cell: Cell) -> float:
+        return cell.recovery.std if cell.recovery is not None and attack == WORST_CASE else 0.0
+
     # differences that do not matter have no colours; PSNR is in decibels, cosine similarity may be negative
-    limits = None if metric in ("psnr", "mcs") else (0.0, 1.0)
-    return Measure(title, "lower is better", value, 3, limits=limits)
+    limits = None if metric in ("psnr", "mcs") else (0.0, 1.0)  # of a leak below 0 the label alone says more
+    return Measure(title, "lower is better", value, 3, deviation, limits=limits)
 
 
-def drawn(
-    setting: Setting, measure: Measure, cells: Sequence[Cell], ids: dict[int, str], failed: Sequence[dict[str, Any]]
-) -> Markup:
-    """One map: a number where there is one, a dash where nothing was attacked, a cross where the run failed."""
-    squares = []
-    for cell in cells:
-        value = measure.value(cell)
-        said = measure.written(value) if value is not None else "–"
+def drawn_over(
+    setting: Setting,
+    measure: Measure,
+    family: Family,
+    pair: tuple[int, int],
+    ids: dict[int, str],
+    name: str,
+    is_empty: bool = False,
+) -> Chart:
+    """A map over two axes, or one for each place along the others.
+
+    Args:
+        setting: the cells.
+        measure: what the maps are of.
+        family: whose maps they are.
+        pair: which of its axes are rows and columns.
+        ids: of the cells.
+        name: before the names of squares that may move.
+        is_empty: whether squares are left out.
+    """
+    rows, columns = (family.axes[axis] for axis in pair)
+    others = [axis for place, axis in enumerate(family.axes) if place not in pair]
+    wide = width_of([*family.axes]) if others else 0
+    held = squares_of(setting, measure, family, ids, name)
+    bar = bar_of(setting, measure, family)
+    title = f"{measure.title} over {rows.label} and {columns.label}"
+    pictures = []
+    for place in sorted({place_along(others, keys) for keys, _ in held}):
+        here = [
+            Square(rows.values.index(keys[rows.key]), columns.values.index(keys[columns.key]), *square)
+            for keys, square in held
+            if place_along(others, keys) == place
+        ]
+        caption = ", ".join(f"{axis.label} {axis.texts[at]}" for axis, at in zip(others, place, strict=True))
+        pictures.append((caption, heat_map(
+            ", ".join(filter(None, [title, caption])), here, rows, columns, bar, bool(others), is_empty, wide,
+        )))  # fmt: skip
+    return Chart(measure.title, measure.note, tuple(pictures), bar.alone() if others else Markup(""))
+
+
+def place_along(axes: Sequence[Axis], keys: dict[str, Any]) -> tuple[int, ...]:
+    """Where a cell lies along some axes."""
+    return tuple(axis.values.index(keys[axis.key]) for axis in axes)
+
+
+def squares_of(
+    setting: Setting, measure: Measure, family: Family, ids: dict[int, str], name: str
+) -> list[tuple[dict[str, Any], tuple[float | None, str, str, str, str]]]:
+    """Where each square lies, and what it holds: a number, a dash where nothing was attacked, a cross for a failure."""
+    found, taken = [], set()
+    for cell in family.cells:
+        value = measure.shown(cell)
+        keys = {axis.key: axis.values[0] for axis in family.axes} | cell.keys  # an older record may lack one
+        raw = measure.value(cell)
+        text = measure.written(raw) if raw is not None else "–"
         why = cell.gap if cell.recovery is None else SPARED
-        tip = f"{measure.title}: {said if value is not None else why}\n{in_words(setting, cell)}"
-        place = float(cell.defence["lambda"]), float(cell.defence["beta"])
-        in_bar = 100 * value if value is not None and measure.percent else value
-        squares.append(Square(*place, in_bar, said, tip, ids[id(cell)]))
-    taken = {(square.row, square.column) for square in squares}
-    for each in failed:
-        place = float(each["defence"]["lambda"]), float(each["defence"]["beta"])
-        if place not in taken:
-            taken.add(place)
-            squares.append(Square(*place, None, "✕", f"{describe_defence(each['defence'])} failed: {each['error']}"))
-    vanilla = measure.value(setting.vanilla) if setting.vanilla else None
-    shown = 100 * vanilla if vanilla is not None and measure.percent else vanilla
+        tip = f"{measure.title}: {text if raw is not None else why}\n{in_words(setting, cell)}"
+        taken.add(place_along(family.axes, keys))
+        found.append((keys, (value, text, tip, ids[id(cell)], name and f"{name}-{ids[id(cell)]}")))
+    for number, each in enumerate(family.failed):
+        keys = {axis.key: axis.values[0] for axis in family.axes} | keys_of_failed(setting, each)
+        if place_along(family.axes, keys) not in taken:
+            taken.add(place_along(family.axes, keys))
+            tip = f"{describe_defence(each['defence'])} failed: {each['error']}"
+            found.append((keys, (None, "✕", tip, "", name and f"{name}-x{number}")))
+    return found
+
+
+def bar_of(setting: Setting, measure: Measure, family: Family) -> ColourBar:
+    """The colours of a family's maps."""
+    values = [value for value in map(measure.shown, family.cells) if value is not None]
+    against = {measure.shown(setting.vanilla_of(cell)) for cell in family.cells}
+    vanilla = against.pop() if len(against) == 1 else None  # at several cuts there are several
     limits = measure.limits
-    if shown is not None and measure.of_utility:
-        limits = limits_of_utility(shown, [each.value for each in squares if each.value is not None], measure.percent)
-    return heat_map(f"{measure.title} over λ and β", squares, shown, measure.digits, limits)
+    if vanilla is not None and measure.of_utility:
+        limits = limits_of_utility(vanilla, values, measure.percent)
+    return ColourBar.of(values, vanilla, measure.digits, limits)
+
+
+def drawn_along(
+    setting: Setting, measure: Measure, family: Family, axis: Axis, ids: dict[int, str], style: Style
+) -> Chart:
+    """A measure along one axis: a curve where it is the only one, points where cells differ in more."""
+    points, values, vanilla = [], [], {}
+    scale = 100 if measure.percent else 1
+    for cell in family.cells:
+        value, keys = measure.shown(cell), cell.keys
+        if value is None or axis.key not in keys:
+            continue
+        base = measure.shown(setting.vanilla_of(cell))
+        if base is not None:
+            vanilla[keys[axis.key]] = base
+        tip = f"{measure.title}: {measure.written(value / scale)}\n{in_words(setting, cell)}"
+        spread = scale * measure.deviation(cell) if cell.utility.count > 1 else 0.0
+        points.append(Point(0.0, value, 0.0, spread, ids[id(cell)], cell.label, tip, style.kind, style.shape))
+        values.append(keys[axis.key])
+    if len(family.axes) > 1 and len(set(vanilla.values())) > 1:
+        vanilla = {}  # of several cuts, and so none along this axis
+    svg = curve(measure.title, points, values, axis, list(vanilla.items()), lambda tick: f"{round(tick, 6):g}",
+                len(family.axes) == 1)  # fmt: skip
+    return Chart(f"{measure.title} along {axis.label}", measure.note, (("", svg),))
 
 
 def limits_of_utility(vanilla: float, values: Sequence[float], percent: bool) -> tuple[float, float]:
@@ -170,29 +321,6 @@ def limits_of_utility(vanilla: float, values: Sequence[float], percent: bool) ->
     return low, min(3 * vanilla, max(1.2 * vanilla, high))
 
 
-def failures_of(setting: Setting, failed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The failed MixCon cells that would have belonged to a setting."""
-    return [each for each in failed if is_placed(each["defence"]) and same_setting(setting, each)]
-
-
-def is_placed(defence: Any) -> bool:
-    """Whether a failed cell says where on a map it would be."""
-    if not isinstance(defence, dict) or defence.get("name") != "mixcon":
-        return False
-    return all(is_number(defence.get(name)) for name in ("lambda", "beta"))
-
-
-def same_setting(setting: Setting, failure: dict[str, Any]) -> bool:
-    """Whether a failed run differs from a setting's in nothing but its defence and seed."""
-    ours = setting.about.results
-    try:
-        one, other = (without_defence(each) for each in (ours, failure))
-        return {**one, "seed": ""} == {**other, "seed": ""}
-    except (KeyError, TypeError, AttributeError):  # it failed before its data were known
-        names, theirs = ("dataset", "network", "cut", "head", "epochs", "batch_size", "lr"), failure["config"]
-        return isinstance(theirs, dict) and all(theirs.get(name) == ours["config"].get(name) for name in names)
-
-
 def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: float) -> Markup:
     """Utility against recovery of every attacked cell; empty where none was."""
     cells = [cell for cell in setting.cells if cell.recovery is not None]
@@ -200,13 +328,16 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
         return Markup("")
     named = {id(cell) for cell in verdict.front} | {id(verdict.cell), id(setting.vanilla)}
     whole, points = compared(setting), []
+    styles = styles_of(setting)
     for cell in cells:
         assert cell.recovery is not None
         many = cell.utility.count > 1
-        kind = "other" if cell.channel else str(cell.defence["name"])
+        style = style_of(cell, styles)
+        tips = [in_words(setting, cell), *filter(None, [", ".join(seen_words(cell))])]
+        tips += [SPARED] * (id(cell) not in whole)
         point = Point(
             cell.utility.mean, cell.recovery.mean, many * cell.utility.std, many * cell.recovery.std,
-            ids[id(cell)], cell.label, in_words(setting, cell) + f"\n{SPARED}" * (id(cell) not in whole), kind,
+            ids[id(cell)], cell.label, "\n".join(tips), style.kind, style.shape,
             cell is verdict.cell and verdict.found, id(cell) in named, id(cell) not in whole,
         )  # fmt: skip
         points.append(point)
@@ -215,18 +346,25 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
     if setting.vanilla is not None:
         base = setting.vanilla.utility.mean
         enough = base * (1 + max_drop) if falling else base - max_drop
-    front = [(cell.utility.mean, cell.recovery.mean) for cell in verdict.front if cell.recovery]
     x_name = "perplexity" if falling else "accuracy"
     y_name = f"worst-case {NAMES[setting.recovery]}"
-    return trade_off(points, front, x_name, y_name, falling, enough, levels_of(setting), chains_of(setting))
+    return trade_off(
+        points,
+        places_of(verdict.front),
+        x_name,
+        y_name,
+        falling,
+        enough,
+        levels_of(setting),
+        chains_of(setting, styles),
+    )
 
 
 def levels_of(setting: Setting) -> list[Level]:
-    """Lines across the plot: from where on inputs are recognisable, and what the label alone gives away."""
+    """Lines across the plot: what the label alone gives away, and how much beyond it still counts as no picture."""
+    if setting.by_leak:
+        return [Level(NO_PICTURE, f"no picture up to {NO_PICTURE:g}", "limit"), Level(0.0, "the label alone", "floor")]
     levels = []
-    if setting.recovery in RECOGNISABLE:
-        line = RECOGNISABLE[setting.recovery]
-        levels.append(Level(line, f"recognisable from {line:g} on", "recognisable"))
     floor = by_attack(setting, FLOOR).cells
     known = [cell for cell in floor if cell.recovery is not None]
     if known:
@@ -236,14 +374,24 @@ def levels_of(setting: Setting) -> list[Level]:
     return levels
 
 
-def chains_of(setting: Setting) -> list[list[tuple[float, float]]]:
-    """For each network of a text setting, its exact states and the channels behind it, in the order of their use."""
-    chains: dict[str, list[tuple[float, float]]] = {}
+def chains_of(setting: Setting, styles: dict[str, Style]) -> list[Chain]:
+    """The front of each family, where there are several, and from each network to the channels behind it."""
+    whole = compared(setting)
+    chains = []
+    for family in families_of(setting) if len(styles) > 1 else []:
+        front = pareto_front([each for each in family.cells if id(each) in whole], setting.utility == "perplexity")
+        chains.append(Chain(f"family {styles[family.name].kind}", places_of(front)))
+    networks: dict[str, list[Cell]] = {}
     for cell in setting.cells:
         if cell.recovery is not None:
-            key = json.dumps(cell.defence, sort_keys=True)
-            chains.setdefault(key, []).append((cell.utility.mean, cell.recovery.mean))
-    return [sorted(chain) for chain in chains.values() if len(chain) > 1]
+            networks.setdefault(json.dumps([cell.defence, cell.cut], sort_keys=True), []).append(cell)
+    chains += [Chain("chain", sorted(places_of(cells))) for cells in networks.values() if cells[-1].channel]
+    return [chain for chain in chains if len(chain.points) > 1]
+
+
+def places_of(cells: Iterable[Cell]) -> list[tuple[float, float]]:
+    """The utility and the recovery of attacked cells."""
+    return [(cell.utility.mean, cell.recovery.mean) for cell in cells if cell.recovery is not None]
 
 
 @dataclass(frozen=True)
@@ -260,7 +408,7 @@ class ClaimRow:
 
 def claim_rows(setting: Setting) -> tuple[list[str], list[ClaimRow]]:
     """The claims' texts, and a row for the worst case and for each attack."""
-    whole = {WORST: setting, **{attack: by_attack(setting, attack) for attack in attacks_of(setting)}}
+    whole = {WORST_CASE: setting, **{attack: by_attack(setting, attack) for attack in attacks_of(setting)}}
     found = {attack: monotone_claims(each) for attack, each in whole.items()}
     texts = list(dict.fromkeys(claim.text for claims in found.values() for claim in claims))
     rows = []

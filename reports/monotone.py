@@ -40,7 +40,7 @@ def monotone_claims(setting: Setting) -> list[Claim]:
         changes: list[tuple[str, str, float]] = []
         for one, other in itertools.combinations(cells, 2):
             weak, strong = sorted((one, other), key=lambda cell: sign * cell.defence[moving])
-            same = {**one.defence, moving: 0} == {**other.defence, moving: 0}
+            same = {**one.keys, moving: 0} == {**other.keys, moving: 0} and one.family == other.family
             if same and strong.recovery and weak.recovery:
                 changes.append((weak.label, strong.label, strong.recovery.mean - weak.recovery.mean))
         if changes:

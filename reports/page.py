@@ -21,6 +21,18 @@ from reports.sections import section_of
 from reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot
 from reports.text_panels import CHANNEL_COLUMNS, KINDS
 
+GLOSSARY = (
+    ("leak", "what comes back beyond the label: (s − s of the label) / (1 − s of the label) of a score s; 0 is what "
+             "the label alone gives back, 1 everything, below 0 less than the label"),
+    ("most leaked", "the input that came back best, in parentheses after mean ± std"),
+    ("worst case", "for each input the attack that recovered it best"),
+    ("prototype", "a label-only attacker: the median image of the class"),
+    ("label", "a label-only attacker: a decoder of the same size and training as the others, that sees only the class"),
+    ("gallery", "which of several inputs of the same class it was: the nearest wins; it reconstructs nothing"),
+    ("nats", "a bound, which no attack exceeds, on what is learned beyond the label; 0.69 nats are one bit"),
+    ("client share", "the client's part of the network's multiply-adds and parameters"),
+    ("server gain", "accuracy of the whole network above that of a linear classifier on what is released"),
+)  # fmt: skip
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
@@ -129,6 +141,7 @@ def rendered(report: Report, max_drop: float, title: str | None) -> str:
         stage_columns=STAGE_COLUMNS,
         channel_columns=CHANNEL_COLUMNS,
         kinds=KINDS,
+        glossary=GLOSSARY,
         names=NAMES,
         tables=(report.csv.name, report.markdown.name) if report.settings else (),
         when=f"{now.day} {now:%B %Y, %H:%M %Z}",

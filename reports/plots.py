@@ -15,12 +15,7 @@ WIDTH, HEIGHT = 640, 400
 NARROW, SHORT = 440, 210  # of the losses, which stand in a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 20, 46
 AROUND = 13  # pixels around a point that belong to it: a label in them would be taken for its own
-SHAPES = {
-    "mixcon": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
-    "none": "M0 -7l7 7l-7 7l-7 -7z",
-    "unicon": "M-4.5 -4.5h9v9h-9z",
-    "other": "M0 -6l5.5 10h-11z",
-}
+DIAMOND = "M0 -7l7 7l-7 7l-7 -7z"  # vanilla
 STAR = "M0 -10l2.9 6.1 6.7 .8 -4.9 4.6 1.3 6.6 -6 -3.3 -6 3.3 1.3 -6.6 -4.9 -4.6 6.7 -.8z"
 
 
@@ -36,7 +31,8 @@ class Point:
         cell: the id that choosing it chooses.
         label: what may stand beside it.
         tip: what is said where somebody points at it.
-        kind: the defence: mixcon, unicon, none, or another.
+        kind: the class of its family, none for vanilla.
+        shape: the outline of its mark.
         best: whether it is the sweet spot.
         named: whether its label should stand beside it where there is room.
         spared: whether it went through fewer attacks than others, so that it is drawn hollow.
@@ -50,6 +46,7 @@ class Point:
     label: str
     tip: str
     kind: str
+    shape: str
     best: bool = False
     named: bool = False
     spared: bool = False
@@ -57,11 +54,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line: at a recovery, with its name, drawn in a style (recognisable, floor)."""
+    """A horizontal line: at a recovery, with its name, drawn in a style (limit, floor)."""
 
     y: float
     name: str
     style: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Points that are connected, and the class of their line."""
+
+    kind: str
+    points: Sequence[tuple[float, float]]
 
 
 def trade_off(
@@ -72,7 +77,7 @@ def trade_off(
     falling: bool = False,
     enough: float | None = None,
     levels: Sequence[Level] = (),
-    chains: Iterable[Sequence[tuple[float, float]]] = (),
+    chains: Iterable[Chain] = (),
 ) -> Markup:
     """Every cell's utility (better to the right) against what comes back (better below).
 
@@ -84,7 +89,7 @@ def trade_off(
         falling: whether smaller utilities are better, as for perplexity.
         enough: the utility from which on a cell is useful enough; None: nothing to compare with.
         levels: lines across.
-        chains: points to connect: channels behind one network.
+        chains: points to connect: the front of each family, channels behind one network.
     """
     x, y = x_scale(points, falling, enough), y_scale(points, levels)
     parts = [*frame(x, y, x_name, y_name, falling)]
@@ -94,14 +99,17 @@ def trade_off(
             tag("rect", x=edge, y=TOP, width=WIDTH - RIGHT - edge, height=HEIGHT - TOP - BOTTOM, class_="band")
         )
         parts.append(tag("text", "useful enough", x=WIDTH - RIGHT, y=TOP - 6, text_anchor="end", class_="note"))
-    lines = [[(x(a), y(b)) for a, b in front], *([(x(a), y(b)) for a, b in chain] for chain in chains)]
+    chains = list(chains)
+    lines = [[(x(a), y(b)) for a, b in line] for line in (front, *(chain.points for chain in chains))]
     for level in levels:
         at = y(level.y)
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_=f"level {level.style}"))
-    parts += [tag("path", d=path_through(line), class_="chain") for line in lines[1:]]
     if len(front) > 1:
         parts.append(tag("path", d=path_through(lines[0]), class_="front"))
-    parts += [marked(point, x, y) for point in sorted(points, key=lambda point: point.best or point.kind == "none")]
+    for chain, line in zip(chains, lines[1:], strict=True):
+        parts.append(tag("path", d=path_through(line), class_=chain.kind))
+    ordered = sorted(points, key=lambda point: point.best or point.kind == "none")
+    parts += [marked(point, x(point.x), y, x) for point in ordered]
     parts += lettering(points, levels, lines, x, y)
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="group", aria_label=f"{y_name} against {x_name}",
                class_="plot")  # fmt: skip
@@ -197,25 +205,64 @@ def boxes_along(line: Sequence[tuple[float, float]]) -> list[Box]:
     return boxes
 
 
-def marked(point: Point, x: Scale, y: Scale) -> Markup:
-    """A point with its bars over seeds."""
-    at_x, at_y = x(point.x), y(point.y)
+def marked(point: Point, at_x: float, y: Scale, x: Scale | None = None) -> Markup:
+    """A point with its bars over seeds.
+
+    Args:
+        point: the cell.
+        at_x: where it lies, in pixels.
+        y: the axis upwards.
+        x: the axis to the right, where it is of utility, which has a bar too.
+    """
+    at_y = y(point.y)
     bars = []
-    if point.dx:
+    if point.dx and x is not None:
         bars.append(tag("line", x1=x(point.x - point.dx), x2=x(point.x + point.dx), y1=at_y, y2=at_y, class_="spread"))
     if point.dy:
         bars.append(tag("line", x1=at_x, x2=at_x, y1=y(point.y - point.dy), y2=y(point.y + point.dy), class_="spread"))
-    shape = STAR if point.best else SHAPES.get(point.kind, SHAPES["other"])
-    kind = point.kind if point.kind in SHAPES else "other"
     return tag(
         "g",
         tag("title", point.tip),
         *bars,
         tag("circle", cx=at_x, cy=at_y, r=12.0, class_="target"),
-        tag("path", d=shape, transform=f"translate({at_x:.1f} {at_y:.1f})", class_="shape"),
-        class_=f"point {kind}{' best' * point.best}{' spared' * point.spared}",
+        tag("path", d=STAR if point.best else point.shape, transform=f"translate({at_x:.1f} {at_y:.1f})",
+            class_="shape"),
+        class_=f"point {point.kind}{' best' * point.best}{' spared' * point.spared}",
         data_cell=point.cell, tabindex=0, role="button", aria_label=point.tip,
     )  # fmt: skip
+
+
+def leak_scale(vanilla: float, best: tuple[str, float] | None, limit: float) -> Markup:
+    """The scale of leak, from what the label alone gives back (0) to everything (1), with vanilla and a cell on it.
+
+    Args:
+        vanilla: its leak.
+        best: the label and the leak of the verdict's cell, where there is one.
+        limit: the largest leak that counts as none.
+    """
+    wide, high, left, right, y = 460, 104, 16, 16, 52
+    x = Scale(min(0.0, vanilla, best[1] if best else 0.0), 1.0, left, wide - right)
+    parts = [
+        tag("rect", x=x(x.low), y=y - 4, width=x(limit) - x(x.low), height=8.0, class_="small"),
+        tag("rect", x=x(limit), y=y - 4, width=x(1.0) - x(limit), height=8.0, class_="large"),
+    ]
+    for value in (0.0, limit, 1.0):
+        parts.append(tag("line", x1=x(value), x2=x(value), y1=y - 7, y2=y + 7, class_="edge"))
+        anchor = "start" if value == 0 else "end" if value == 1 else "middle"
+        parts.append(tag("text", f"{value:g}", x=x(value), y=y + 22, text_anchor=anchor, class_="tick"))
+    parts.append(tag("text", "the label alone", x=x(0.0), y=y + 40, class_="note"))
+    parts.append(tag("text", "everything", x=x(1.0), y=y + 40, text_anchor="end", class_="note"))
+    marks = [("vanilla", vanilla, "none", DIAMOND), *([("this cell", best[1], "best", STAR)] if best else [])]
+    near = best is not None and abs(x(best[1]) - x(vanilla)) < 110  # then one of the two names would cover the other
+    for number, (name, value, kind, shape) in enumerate(marks):
+        at, above = x(min(value, 1.0)), y - (34 if near and number else 16)
+        anchor = "start" if at < left + 40 else "end" if at > wide - right - 40 else "middle"
+        text = f"{name} {value:.2f}".replace("-", "−")
+        parts.append(tag("text", text, x=at, y=above, text_anchor=anchor, class_="label"))
+        drawn = tag("path", d=shape, transform=f"translate({at:.1f} {y})", class_="shape")
+        parts.append(tag("g", drawn, class_=kind))
+    said = f"leak of vanilla {vanilla:.2f}" + (f", of {best[0]} {best[1]:.2f}" if best else "")
+    return tag("svg", *parts, viewBox=f"0 0 {wide} {high}", width=wide, role="img", aria_label=said, class_="scale")
 
 
 def room_for(point: Point, x: float, y: float, used: Sequence[Box]) -> Box | None:

@@ -10,26 +10,47 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from metrics.summary import FLOOR, in_words
+from metrics.summary import FLOORS, GALLERY, in_words
 from progress import duration
+from reports.axes import Axis, written
+from reports.beside import beside, suite_of, warnings_of
 from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
+from reports.exports import recovery_columns, seen_in
+from reports.families import Style, failures_of, style_of, styles_of
 from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
 from reports.gathering import FoundRun
-from reports.maps import ClaimRow, Map, claim_rows, compared, failures_of, maps_of, plot_of, useful_of
-from reports.sweet_spot import Verdict, spread, sweet_spot, tolerance
-from reports.tables import counted, describe_defence, short
+from reports.grades import identity_words, picture_words, seen_words
+from reports.leak import NO_PICTURE, is_leak
+from reports.maps import ClaimRow, FamilyCharts, charts_of, claim_rows, compared, plot_of, useful_of
+from reports.plots import leak_scale
+from reports.records import WORST_CASE, attack_records, worst_record
+from reports.sweet_spot import Verdict, advice, by_threat, spread, sweet_spot, tolerance, useful
+from reports.tables import counted
 from reports.text_panels import TextAttack, text_attacks
 
-SHOWN = ("ssim", "psim", "mcs", "em", "token_accuracy", "similarity", "recognised", "rank", "psnr")
+SHOWN = (
+    "ssim leak",
+    "mcs leak",
+    "ssim",
+    "psim",
+    "mcs",
+    "em",
+    "token_accuracy",
+    "similarity",
+    "recognised",
+    "rank",
+    "psnr",
+)
 SHARES = ("recognised", "em")  # of inputs: right or not, so a spread says nothing
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table: what stands in it, and the number that it is sorted by."""
+    """A cell of a table: what stands in it, the number that it is sorted by, and whether its row says it elsewhere."""
 
     text: str
     key: float | str = ""
+    is_said: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +73,7 @@ class Panel:
     id: str
     label: str
     figures: tuple[str, ...]
+    beside: tuple[tuple[str, str], ...]
     blocks: tuple[RunBlock, ...]
     channel: str
     exact: str  # the id of the same network without the channel, for one behind a channel
@@ -85,10 +107,16 @@ class Section:
     summary: str
     facts: tuple[tuple[str, str], ...]
     verdict: Verdict
+    advice: str
+    scale: Markup
+    beside: tuple[tuple[str, str], ...]  # what must be known of the verdict's cell
+    warnings: tuple[tuple[str, str], ...]  # of the cells that are shown at first
+    more_warnings: tuple[tuple[str, str], ...]
     alone: tuple[tuple[str, str], ...]  # what the verdict would be by one attack alone
     hero: Hero | None
     plot: Markup
-    maps: tuple[Map, ...]
+    families: tuple[FamilyCharts, ...]
+    styles: tuple[tuple[str, Style], ...]
     claims: tuple[str, ...]
     claim_rows: tuple[ClaimRow, ...]
     panels: tuple[Panel, ...]
@@ -97,6 +125,7 @@ class Section:
     selected: str
     metric: str
     legend: str
+    is_text: bool
 
 
 def section_of(
@@ -122,13 +151,17 @@ def section_of(
     standing = {id(best), id(setting.vanilla)} if best is not None else {id(setting.cells[0])}
     panels = [panel_of(setting, cell, ids, pictures_of, id(cell) in standing) for cell in setting.cells]
     columns, rows = table_of(setting, ids)
+    warned, others = warnings_in(setting, standing)
     return Section(
         f"s{number}", setting.title, summary_of(setting), tuple(facts_of(setting)), verdict,
+        advice(setting, verdict), scale_of(setting, verdict), tuple(beside_verdict(setting, verdict, max_drop)),
+        tuple(warned), tuple(others),
         tuple(verdicts_alone(setting, max_drop)), hero_of(setting, best, inputs, originals),
         plot_of(setting, verdict, ids, max_drop),
-        tuple(maps_of(setting, ids, failures_of(setting, failed))), tuple(texts), tuple(claims), tuple(panels),
+        tuple(charts_of(setting, ids, failures_of(setting, failed))), tuple(plotted(setting)), tuple(texts),
+        tuple(claims), tuple(panels),
         tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], NAMES[setting.recovery],
-        legend_of(setting, verdict, max_drop),
+        legend_of(setting, verdict, max_drop), setting.is_text,
     )  # fmt: skip
 
 
@@ -138,11 +171,10 @@ def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
     marks = ["the bold line is the Pareto front", f"the shaded band lies within {tolerance(setting, max_drop)}"]
     if verdict.found:
         marks.append("★ is the sweet spot")
-    marks.append("◆ vanilla")
-    if any(cell.defence["name"] == "unicon" for cell in attacked):
-        marks.append("■ UniCon")
+    if len(styles_of(setting)) > 1:
+        marks.append("thin lines are the fronts of the families")
     if any(cell.channel for cell in attacked):
-        marks.append("▲ are channels, connected with the network that they are behind")
+        marks.append("small dots are behind a channel, connected with the network that sends through it")
     whole = compared(setting)
     if any(id(cell) not in whole for cell in attacked):
         marks.append("hollow points went through fewer attacks")
@@ -150,6 +182,58 @@ def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
         marks.append("bars are one standard deviation over seeds")
     said = ", ".join(marks)
     return f"{said[0].upper()}{said[1:]}."
+
+
+def scale_of(setting: Setting, verdict: Verdict) -> Markup:
+    """The scale of leak with vanilla and the verdict's cell on it; empty where recovery is no leak."""
+    vanilla = verdict.vanilla or setting.vanilla
+    if not setting.by_leak or vanilla is None or vanilla.recovery is None:
+        return Markup("")
+    cell = verdict.cell
+    if cell is None or cell.recovery is None:
+        return leak_scale(vanilla.recovery.mean, None, NO_PICTURE)
+    if verdict.recovery is not None and verdict.base is not None:
+        return leak_scale(verdict.base, (cell.label, verdict.recovery), NO_PICTURE)
+    return leak_scale(vanilla.recovery.mean, (cell.label, cell.recovery.mean), NO_PICTURE)
+
+
+def beside_verdict(setting: Setting, verdict: Verdict, max_drop: float) -> list[tuple[str, str]]:
+    """What must be known beside the sentence: accuracy, both grades, the threat models, certificate and cost."""
+    cell = verdict.cell
+    if cell is None or not setting.by_leak:
+        return by_threat(setting, max_drop) if setting.by_leak else []
+    vanilla = f" (vanilla {useful(setting, verdict.vanilla)})" if verdict.vanilla else ""
+    given = verdict.recovery if verdict.recovery is not None else cell.recovery.mean if cell.recovery else None
+    said = [(setting.utility.capitalize(), useful(setting, cell) + vanilla)]
+    said += [("No picture", picture_words(given))] if given is not None else []
+    said.append(("No identity", identity_words(cell)))
+    return [*said, *by_threat(setting, max_drop), *beside_cell(cell)]
+
+
+def beside_cell(cell: Cell) -> list[tuple[str, str]]:
+    """Certificate, client share and server gain of a cell's first seed; behind a channel they would be others."""
+    run = cell.runs[0]
+    seed = f", seed {run.results['config']['seed']}" if len(cell.runs) > 1 else ""
+    return [(name + seed, said) for name, said in beside(run.results)] if not cell.channel else []
+
+
+def warnings_in(setting: Setting, standing: set[int]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What evaluations warn of, with the cell it is about: of those that are shown at first, and of the others."""
+    shown, others = dict[tuple[str, str], None](), dict[tuple[str, str], None]()
+    for cell in setting.cells:
+        for run in cell.runs if not cell.channel else ():
+            into = shown if id(cell) in standing else others
+            into |= dict.fromkeys((cell.label, each) for each in warnings_of(run.results))
+    return list(shown), list(others)
+
+
+def plotted(setting: Setting) -> list[tuple[str, Style]]:
+    """The families in the plot, with how their points look."""
+    styles, found = styles_of(setting), {}
+    for cell in setting.cells:
+        if cell.recovery is not None:
+            found["behind a channel" if cell.channel else cell.family] = style_of(cell, styles)
+    return list(found.items())
 
 
 def verdicts_alone(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
@@ -212,6 +296,7 @@ def facts_of(setting: Setting) -> list[tuple[str, str]]:
         ("Training", training_of(config)),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Attacks", "; ".join(attack_facts(setting)) or "none yet"),
+        ("Suite", ", ".join(sorted({suite_of(run.results) for run in setting.runs} - {""}))),
         ("Made with", ", ".join(f"{name} {version}" for name, version in made["versions"].items())),
         ("On", "; ".join(devices)),
     ]  # fmt: skip
@@ -241,23 +326,26 @@ def panel_of(
         figures.append(cell.gap)
     if cell.utility.count > 1:
         figures.append(f"{cell.utility.count} seeds")
+    figures += seen_words(cell)
+    about = beside_cell(cell)
     blocks = tuple(block_of(setting, cell, run, pictures.get(run.folder)) for run in cell.runs)
     alike = [each for each in setting.cells if each.defence == cell.defence and not each.channel]
     exact = ids[id(alike[0])] if cell.channel and alike else ""
-    return Panel(ids[id(cell)], cell.label, tuple(figures), blocks, cell.channel, exact, standing)
+    return Panel(ids[id(cell)], cell.label, tuple(figures), tuple(about), blocks, cell.channel, exact, standing)
 
 
 def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | None) -> RunBlock:
     """One run of a cell, as a picture, as numbers, as text."""
     attacks = run.results["attacks"]
+    picture = picture if not cell.channel else None  # reconstructions are kept of what is released as it is
     captions = tuple((row, figure_of(attacks.get(row), setting.recovery)) for row in picture.rows) if picture else ()
-    if cell.channel:
-        records = {"text/hybrid": attacks["text/hybrid"]["channels"][cell.channel]}
-    else:
-        records = {key: attacks[key] for key in sorted(attacks, key=lambda key: (key == FLOOR, key))}
-        if run.results["worst_case"]:
-            records["worst case"] = run.results["worst_case"]
+    found, worst = attack_records(run.results, cell.channel), worst_record(run.results, cell.channel)
+    records = {key: found[key] for key in sorted(found, key=lambda key: (key in FLOORS, key)) if key != GALLERY}
+    if worst and not (cell.channel and len(records) == 1):
+        records[WORST_CASE] = worst
     metrics = [name for name in SHOWN if any(isinstance(record.get(name), dict) for record in records.values())]
+    if any(map(is_leak, metrics)):
+        metrics = [name for name in metrics if name != "psnr"]  # a panel has room for six
     rows = tuple(
         (f"{key} (stopped)" if record.get("stopped") else key, tuple(figure_of(record, name) for name in metrics))
         for key, record in records.items()
@@ -281,6 +369,13 @@ def figure_of(record: dict[str, Any] | None, metric: str) -> str:
     )
 
 
+def mean_of(figures: Any, metric: str) -> str:
+    """The mean of a summary as a table has it."""
+    if not isinstance(figures, dict):
+        return ""
+    return f"{100 * figures['mean']:.0f} %" if metric in SHARES else f"{figures['mean']:.{1 + (metric != 'rank')}f}"
+
+
 def hero_of(setting: Setting, best: Cell | None, inputs: Sequence[int], originals: np.ndarray | None) -> Hero | None:
     """The best cell's reconstructions below vanilla's, each by the attack that recovered it best."""
     sides = [cell for cell in (setting.vanilla, best) if cell is not None]
@@ -302,34 +397,51 @@ def hero_of(setting: Setting, best: Cell | None, inputs: Sequence[int], original
 
 def table_of(setting: Setting, ids: dict[int, str]) -> tuple[list[str], list[Row]]:
     """The head of the table of runs, and its rows."""
-    floor = [FLOOR] if any(FLOOR in run.results["attacks"] for run in setting.runs) else []
-    attacks = [*attacks_of(setting), *floor]
-    metric = NAMES[setting.recovery]
-    columns = ["defence", "λ", "β", "seed", setting.utility, "distance", f"worst case {metric}"]
-    columns += [*(f"{attack} {metric}" for attack in attacks), "time"]
+    recoveries, seen = recovery_columns(setting), seen_in(setting)
+    axes = setting.axes
+    columns = ["defence", *(axis.label for axis in axes), "seed", setting.utility, "distance"]
+    columns += [
+        *(f"{attack} {NAMES[metric]}" for attack, metric in recoveries),
+        *(NAMES[name] for name in seen),
+        "time",
+    ]
+    every = [*recoveries, *((WORST_CASE, name) for name in seen)]
     rows = []
     for cell in setting.cells:
         if not cell.channel:
-            rows += [Row(ids[id(cell)], run.name, tuple(entries(setting, run, attacks))) for run in cell.runs]
+            rows += [Row(ids[id(cell)], run.name, tuple(entries(setting, cell, run, axes, every))) for run in cell.runs]
     return columns, rows
 
 
-def entries(setting: Setting, run: FoundRun, attacks: Sequence[str]) -> list[Entry]:
+def entries(
+    setting: Setting, cell: Cell, run: FoundRun, axes: Sequence[Axis], recoveries: Sequence[tuple[str, str]]
+) -> list[Entry]:
     """One run as a row."""
-    results, metric = run.results, setting.recovery
-    defence, useful = results["defence"], results["utility"][setting.utility]
+    results = run.results
+    utility = results["utility"][setting.utility]
     spent = results["environment"]["seconds"] + sum(each.get("seconds", 0.0) for each in results["attacks"].values())
-    plain = defence["name"] == "none"
     row = [
-        Entry(describe_defence(defence), describe_defence(defence)),
-        Entry("–" if plain else short(defence["lambda"]), defence["lambda"]),
-        Entry("–" if plain else short(defence["beta"]), defence["beta"]),
+        Entry(cell.label, cell.label),
+        *(entry_along(axis, cell) for axis in axes),
         Entry(str(results["config"]["seed"]), results["config"]["seed"]),
-        Entry(f"{useful:.1f}" if setting.utility == "perplexity" else f"{100 * useful:.2f} %", useful),
+        Entry(f"{utility:.1f}" if setting.utility == "perplexity" else f"{100 * utility:.2f} %", utility),
         Entry(f"{results['separability']['mean']:.3f}", results["separability"]["mean"]),
     ]
-    for record in [results["worst_case"], *(results["attacks"].get(attack) for attack in attacks)]:
+    for attack, metric in recoveries:
+        record = results["worst_case"] if attack == WORST_CASE else results["attacks"].get(attack)
         figures = (record or {}).get(metric)
         known = isinstance(figures, dict)
-        row.append(Entry(figure_of(record, metric) if known else "–", figures["mean"] if figures and known else ""))
+        # of the attacks by themselves the means alone, or the table has no room; panels say the rest
+        is_whole = (attack, metric) == (WORST_CASE, setting.recovery)
+        text = figure_of(record, metric) if is_whole else mean_of(figures, metric)
+        row.append(Entry(text if known else "–", figures["mean"] if figures and known else ""))
     return [*row, Entry(duration(spent), spent)]
+
+
+def entry_along(axis: Axis, cell: Cell) -> Entry:
+    """Where a cell lies along an axis; words are sorted by their place on it. The cell's label says it too."""
+    if axis.key not in cell.keys:
+        return Entry("–", "", True)
+    value = cell.keys[axis.key]
+    known = axis.values.index(value) if value in axis.values else -1
+    return Entry(written(value), value if axis.is_numeric else known, True)

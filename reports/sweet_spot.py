@@ -1,4 +1,4 @@
-"""The answer to "which (λ, β)?": the cell that stays useful and gives the least away, and how sure that is."""
+"""The answer to "which defence?": the cell that stays useful and gives the least away, and how sure that is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from errors import UserError, check_one_of
 from metrics.summary import FLOOR, HIGHER_IS_WORSE
-from reports.cells import LEAST_TO_HALVE, NAMES, RECOGNISABLE, WORST, Cell, Setting, Spread, by_attack
+from reports.cells import LEAST_TO_HALVE, NAMES, WORST, Cell, Setting, Spread, attacks_of, by_attacks
 from reports.fairness import (
     attacks_behind,
     equally_attacked,
@@ -20,10 +20,15 @@ from reports.fairness import (
     unequal_attacks,
     unequal_seeds,
 )
+from reports.grades import identity_leak
+from reports.leak import COMPUTED, NO_PICTURE
 
-METRICS = tuple(name for name, higher in HIGHER_IS_WORSE.items() if higher)  # the least recovered is the smallest
+WITHOUT_DATA = ("whitebox/no-data", "whitebox/paper")  # attacks of somebody who has no inputs of its own
+METRICS = tuple(
+    name for name, higher in HIGHER_IS_WORSE.items() if higher and name != "reid"
+)  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
-HALF = 0.5  # of vanilla's recovery: what a sweet spot may give away where no line says what is recognisable
+HALF = 0.5  # of vanilla's recovery: what a sweet spot may give away where no floor says what the label alone gives
 SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
 
 
@@ -33,13 +38,15 @@ class Verdict:
 
     Args:
         sentence: the answer in words.
-        found: whether a cell is useful, and gives away less than vanilla, and is not recognisable.
-        cell: the cell of the sentence, where there is one: also one that is still recognisable, or that is the closest
+        found: whether a cell is useful, and gives away less than vanilla, and little beyond the label.
+        cell: the cell of the sentence, where there is one: also one that gives too much away, or that is the closest
             to being useful.
         vanilla: what it is compared with.
         front: the Pareto front, from the most useful cell to the one that gives away least.
         qualifying: all defended cells that are useful enough and were attacked by everything.
         notes: what else must be known to believe the sentence: ties, cells left out, unequal attacks.
+        recovery: the cell's, as the sentence has it: on the inputs that it was not chosen on.
+        base: vanilla's on the same inputs.
     """
 
     sentence: str
@@ -49,6 +56,8 @@ class Verdict:
     front: tuple[Cell, ...] = ()
     qualifying: tuple[Cell, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    recovery: float | None = None
+    base: float | None = None
 
 
 def check_max_drop(max_drop: float) -> None:
@@ -67,7 +76,7 @@ def check_metric(metric: str | None) -> None:
 
 def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     """The cell with the smallest worst-case recovery among those whose utility is within `max_drop` of vanilla's."""
-    vanilla, notes = setting.vanilla, []
+    notes: list[str] = []
     attacked = [cell for cell in setting.cells if cell.recovery is not None]
     if not attacked:
         return Verdict("No cell was attacked yet, so there is no sweet spot: evaluate.py attacks runs.", False)
@@ -78,43 +87,49 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         notes.append(f"left out, for they did not go through every attack: {named(left_out)}")
     if not_attacked := [cell for cell in setting.cells if cell.recovery is None]:
         notes.append(f"not attacked, or not every seed by the same attacks: {named(not_attacked)}")
-    notes += unequal_attacks(setting) + stopped_attacks(setting) + unequal_seeds(compared)
+    notes += unequal_attacks(setting) + stopped_attacks(setting) + unequal_seeds(compared) + floors(setting)
     front = pareto_front(compared, setting.utility == "perplexity")
-    if vanilla is None or vanilla not in compared:
+    judged = dataclasses.replace(setting, cells=tuple(compared))
+    vanilla = judged.vanilla
+    if vanilla is None:
         sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
         return Verdict(sentence, False, front=front, notes=tuple(notes))
     defended = [cell for cell in compared if not cell.is_vanilla]
-    qualifying = [cell for cell in defended if setting.drop(cell) <= max_drop + 1e-12]
+    qualifying = [cell for cell in defended if judged.drop(cell) <= max_drop + 1e-12]
     limit = tolerance(setting, max_drop)
     if not defended:
         sentence = "There is nothing but vanilla: no defended run went through the same attacks."
         return Verdict(sentence, False, None, vanilla, front, (), tuple(notes))
     if not qualifying:
-        closest = min(defended, key=setting.drop)
+        closest = min(defended, key=judged.drop)
         none = f"No cell qualifies: none keeps {setting.utility} within {limit}."
-        sentence = f"{none} The closest is {in_words(setting, closest)}."
+        sentence = f"{none} The closest is {in_words(judged, closest)}."
         return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
-    by_choice, by_report = halved(setting, compared)
-    notes.append(what_it_was_chosen_on(by_choice is not setting, vanilla))
+    by_choice, by_report = halved(judged)
+    notes.append(what_it_was_chosen_on(by_choice is not judged, vanilla))
     attacks = attacks_behind(compared)
-    chosen, tied = choose(by_choice, [place(setting, cell) for cell in qualifying], limit, attacks)
-    best = setting.cells[chosen]
+    chosen, tied = choose(by_choice, [place(judged, cell) for cell in qualifying], limit, attacks)
+    best = judged.cells[chosen]
     if len(tied) > 1:
-        others = named([setting.cells[each] for each in tied if each != chosen])
+        others = named([judged.cells[each] for each in tied if each != chosen])
         notes.append(f"a tie: {others} recover as little")
     notes += within_spread(best, qualifying)
     sentence, found = said(by_report, chosen, limit, attacks)
     if found:
-        notes += what_is_still_seen(setting, best)
-    return Verdict(sentence, found, best, vanilla, front, tuple(qualifying), tuple(notes))
+        notes += what_is_still_seen(best)
+    base = by_report.vanilla_of(by_report.cells[chosen])
+    return Verdict(
+        sentence, found, best, judged.vanilla_of(best), front, tuple(qualifying), tuple(notes),
+        recovered(by_report.cells[chosen]).mean, recovered(base).mean if base is not None else None,
+    )  # fmt: skip
 
 
-def halved(setting: Setting, compared: Sequence[Cell]) -> tuple[Setting, Setting]:
+def halved(setting: Setting) -> tuple[Setting, Setting]:
     """The setting by the half of the inputs that cells are chosen on, and by the other half, that is reported.
 
     Who is the best of many on some inputs is lucky on them. Where there are too few to halve, both are the setting.
     """
-    if any(cell.halves is None for cell in compared):
+    if any(cell.halves is None for cell in setting.cells):
         return setting, setting
     pairs = [(cell.halves.choice, cell.halves.report) if cell.halves else (None, None) for cell in setting.cells]
     choice, report = (
@@ -152,26 +167,60 @@ def recovered(cell: Cell) -> Spread:
     return cell.recovery
 
 
-def what_is_still_seen(setting: Setting, best: Cell) -> list[str]:
-    """What a sweet spot gives away all the same: the class of what came back, and what the label alone gives."""
-    lines = []
+def what_is_still_seen(best: Cell) -> list[str]:
+    """What a sweet spot gives away all the same: the class of what came back."""
     seen = [run.results["worst_case"].get("recognised") for run in best.runs]
-    if not best.channel and all(seen):
-        mean = sum(each["mean"] for each in seen) / len(seen)
-        lines.append(f"an independent classifier still sees the class in {100 * mean:.0f} % of what came back")
-    floor = by_attack(setting, FLOOR).vanilla
-    line = RECOGNISABLE.get(setting.recovery)
-    if line is not None and floor is not None and floor.recovery is not None and floor.recovery.mean >= line:
-        lines.append(
-            f"{FLOOR}, who knows the label alone, already reaches {NAMES[setting.recovery]} "
-            f"{floor.recovery.mean:.3f}: less than that does not mean that nothing is seen"
-        )
-    return lines
+    if best.channel or not all(seen):
+        return []
+    mean = sum(each["mean"] for each in seen) / len(seen)
+    return [f"an independent classifier still sees the class in {100 * mean:.0f} % of what came back"]
+
+
+def floors(setting: Setting) -> list[str]:
+    """A line where leaks were computed here, from scores that runs keep, and not when the runs were attacked."""
+    computed = [run for run in setting.runs if run.results.get(COMPUTED)]
+    if not setting.by_leak or not computed or setting.by != WORST:
+        return []
+    some = "all runs" if len(computed) == len(setting.runs) else f"{len(computed)} of {len(setting.runs)} runs"
+    return [f"the leak of {some} is against {FLOOR} alone: they are older than the decoder of labels"]
+
+
+def by_threat(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+    """The verdict against an attacker without any data of its own, and against one who has some."""
+    tried = [attack for attack in WITHOUT_DATA if attack in attacks_of(setting)]
+    if setting.is_text or not attacks_of(setting):
+        return []
+    without = "not tried: no white box without data was run"
+    if tried:
+        without = sweet_spot(by_attacks(setting, tried, "no-data"), max_drop).sentence
+    if set(attacks_of(setting)) <= {*WITHOUT_DATA}:
+        return [("Attacker without data", without), ("Attacker with data", "not tried: no such attack was run")]
+    return [("Attacker without data", without), ("Attacker with data", "as said above, by all attacks")]
+
+
+def advice(setting: Setting, verdict: Verdict) -> str:
+    """What to do, in one sentence; empty where nothing can be compared."""
+    cell = verdict.cell
+    if cell is None or verdict.vanilla is None:
+        return ""
+    if not verdict.found:
+        return f"Do not rely on {cell.label}{' or any other cell here' if len(setting.cells) > 2 else ''}."
+    if not setting.by_leak:
+        return f"Use {cell.label}: less than half of what vanilla gives away comes back."
+    identity = identity_leak(cell)
+    if identity is None:
+        then = "whether it tells one input from others of its class was not measured"
+    elif identity <= NO_PICTURE:
+        then = "nor does it tell one input from others of its class"
+    else:
+        then = "but it still tells which of several inputs of a class it was"
+    return f"Use {cell.label}: hardly more than the label comes back as a picture, {then}."
 
 
 def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> tuple[str, bool]:
     """The sentence about the winning cell, and whether it is a sweet spot at all."""
-    best, vanilla = setting.cells[chosen], setting.vanilla
+    best = setting.cells[chosen]
+    vanilla = setting.vanilla_of(best)
     assert vanilla is not None
     metric, value = NAMES[setting.recovery], recovered(best).mean
     if value >= recovered(vanilla).mean - SAME:
@@ -186,20 +235,20 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
             f"{setting.utility} within {limit}, by less than two standard errors over seeds.",
             False,
         )
-    line = RECOGNISABLE.get(setting.recovery)
-    if line is not None and recovered(vanilla).mean < line:
+    if setting.by_leak and recovered(vanilla).mean <= NO_PICTURE:
         return (
-            f"No sweet spot: not even vanilla is recognisable here ({metric} {recovered(vanilla).mean:.3f}; {line:g} "
-            f"and above are), so this says nothing about the defence. The least is {in_words(setting, best)}.",
+            f"No sweet spot: not even vanilla gives away more than {NO_PICTURE:g} beyond the label ({metric} "
+            f"{recovered(vanilla).mean:.3f}), so this says nothing about the defence. The least is "
+            f"{in_words(setting, best)}.",
             False,
         )
-    if line is not None and value >= line:
+    if setting.by_leak and value > NO_PICTURE:
         return (
             f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
-            f"within {limit}, and its inputs are still recognisable ({metric} {line:g} and above are).",
+            f"within {limit}, and that is more than {NO_PICTURE:g} beyond the label.",
             False,
         )
-    if line is None and value > HALF * recovered(vanilla).mean:
+    if not setting.by_leak and value > HALF * recovered(vanilla).mean:
         return (
             f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
             f"within {limit}, and that is more than half of what vanilla does.",
@@ -212,7 +261,7 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
 
 def in_words(setting: Setting, cell: Cell) -> str:
     """A cell with its utility and recovery, and vanilla's beside them."""
-    vanilla = setting.vanilla
+    vanilla = setting.vanilla_of(cell)
     metric = NAMES[setting.recovery]
     theirs = f" (vanilla {useful(setting, vanilla)})" if vanilla else ""
     seeds = f", {cell.utility.count} seeds" if cell.utility.count > 1 else ""

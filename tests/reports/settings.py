@@ -24,6 +24,7 @@ def found_run(
     attacks: Sequence[str] = ("whitebox/adaptive",),
     inputs: int = 2,
     odd: float | None = None,
+    floor: float | None = None,
 ) -> FoundRun:
     """A run on images with one (λ, β), and the same recovery by each attack.
 
@@ -31,11 +32,13 @@ def found_run(
         ssim: of every input.
         odd: of every second input, where it is another.
         inputs: how many were attacked.
+        floor: what the prototype reaches on every input; at 0 the leak is the SSIM itself. None: it was not run.
     """
     name = "none" if lam == 0 else "mixcon"
     records: dict[str, Any] = {}
-    for key in attacks if ssim is not None else ():
-        pair = [ssim, ssim if odd is None else odd]
+    floors = ["prototype"] if floor is not None else []
+    for key in [*attacks, *floors] if ssim is not None else ():
+        pair = [ssim, ssim if odd is None else odd] if key != "prototype" or floor is None else [floor, floor]
         scores = torch.tensor(pair * (inputs // 2), dtype=torch.float64)
         about = {"inputs": [*range(inputs)], "samples": inputs, "settings": {"budget": "fast"}}
         about |= {"seconds": 1.0, "stopped": False}
@@ -55,7 +58,9 @@ def found_run(
     return FoundRun(Path(results["name"]), results)
 
 
-def setting(figures: Figures) -> Setting:
+def setting(figures: Figures, floor: float | None = None) -> Setting:
     """A grid of runs from their (accuracy, SSIM) by (λ, β); λ = 0 is vanilla."""
-    (only,) = settings_of([found_run(lam, beta, *pair) for (lam, beta), pair in figures.items()])
+    (only,) = settings_of(
+        [found_run(lam, beta, pair[0], pair[1], floor=floor) for (lam, beta), pair in figures.items()]
+    )
     return only

@@ -7,12 +7,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.charts import Scale, Square, colour, heat_map, ink, luminance, tag
-from reports.plots import Level, Point, loss_lines, trade_off
+from reports.axes import Axis, axis_of
+from reports.charts import ColourBar, Scale, Square, colour, heat_map, ink, luminance, tag
+from reports.curves import curve
+from reports.families import SHAPES
+from reports.plots import Chain, Level, Point, loss_lines, trade_off
+
+LAMBDA, BETA = axis_of("lambda", [0.1, 1.0]), axis_of("beta", [1e-4, 1e-2])
 
 
 def point(x: float, y: float, label: str = "MixCon(1, 0.01)", **more: object) -> Point:
-    fields: dict[str, object] = {"dx": 0.0, "dy": 0.0, "cell": "s0c1", "tip": label, "kind": "mixcon", "named": True}
+    fields: dict[str, object] = {"dx": 0.0, "dy": 0.0, "cell": "s0c1", "tip": label, "kind": "f0", "named": True}
+    fields["shape"] = SHAPES[0]
     return Point(x=x, y=y, label=label, **{**fields, **more})  # type: ignore[arg-type]
 
 
@@ -36,27 +42,51 @@ def test_the_ramp_is_ordered_by_lightness() -> None:
 
 
 def test_a_heat_map_of_an_irregular_grid_leaves_hatched_gaps() -> None:
-    squares = [Square(0.1, 1e-2, 0.5, "0.500", "a", "s0c1"), Square(1, 1e-4, 0.2, "0.200", "b", "s0c2")]
-    drawn = ElementTree.fromstring(str(heat_map("SSIM", squares, 0.9)))
+    squares = [Square(0, 0, 0.5, "0.500", "a", "s0c1"), Square(1, 1, 0.2, "0.200", "b", "s0c2")]
+    bar = ColourBar.of([0.5, 0.2], 0.9)
+    drawn = ElementTree.fromstring(str(heat_map("SSIM", squares, LAMBDA, BETA, bar)))
     assert len(drawn.findall(".//rect[@class='gap']")) == 2
-    places = {each.attrib["data-cell"]: (each.attrib["data-row"], each.attrib["data-column"])
-              for each in drawn.iter("g") if "data-cell" in each.attrib}  # fmt: skip
-    assert places == {"s0c1": ("0", "0"), "s0c2": ("1", "1")}  # λ grows down, β falls to the right
+    ticks = [each.text for each in drawn.iter("text") if each.get("class") == "tick"]
+    assert ticks[:4] == ["0.1", "1", "0.01", "1e-4"], "λ grows down, β falls to the right"
     assert "vanilla 0.900" in "".join(drawn.itertext())
 
 
+def test_words_beside_a_map_have_room() -> None:
+    cuts = axis_of("cut", ["features.denseblock1", "features.denseblock2"])
+    bar = ColourBar.of([0.5])
+    drawn = ElementTree.fromstring(str(heat_map("SSIM", [Square(0, 0, 0.5, "", "")], cuts, cuts, bar)))
+    for each in drawn.iter("text"):
+        if each.get("text-anchor") == "end":
+            assert float(each.attrib["x"]) >= 6 * len(each.text or "")
+    middles = sorted(float(each.attrib["x"]) for each in drawn.iter("text") if each.get("text-anchor") == "middle")
+    assert middles[1] - middles[0] >= 6 * len("features.denseblock1")
+
+
+def test_an_empty_map_names_the_places_that_squares_move_to() -> None:
+    squares = [Square(1, 0, 0.5, "0.500", "a", "s0c1", "m0-s0c1")]
+    bar = ColourBar.of([0.5])
+    full, empty = (str(heat_map("a", squares, LAMBDA, BETA, bar, True, each)) for each in (False, True))
+    place = re.search(r'class="square value"[^>]*transform="([^"]*)"', full)
+    slot = re.search(r'data-slot="m0-s0c1" transform="([^"]*)"', empty)
+    assert place is not None
+    assert slot is not None
+    assert place[1] == slot[1]
+    assert "0.500" not in empty
+
+
 def test_a_failed_cell_says_why_and_cannot_be_chosen() -> None:
-    drawn = ElementTree.fromstring(str(heat_map("SSIM", [Square(1, 1e-2, None, "✕", "failed: no <memory>")])))
+    squares = [Square(1, 0, None, "✕", "failed: no <memory>")]
+    drawn = ElementTree.fromstring(str(heat_map("SSIM", squares, LAMBDA, BETA, ColourBar.of([]))))
     square = next(each for each in drawn.iter("g") if "square" in each.get("class", ""))
     assert square.findtext("title") == "failed: no <memory>"
     assert "data-cell" not in square.attrib
 
 
 def test_one_collapsed_cell_leaves_the_others_their_colours() -> None:
-    squares = [
-        Square(1, beta, value, "", "", f"s0c{value}") for beta, value in ((1e-2, 98.0), (1e-4, 95.0), (1e-6, 10.0))
-    ]
-    plain, limited = (str(heat_map("accuracy", squares, 98.5, 2, limits)) for limits in (None, (88.5, 100.0)))
+    betas, values = axis_of("beta", [1e-2, 1e-4, 1e-6]), (98.0, 95.0, 10.0)
+    squares = [Square(0, column, value, "", "", f"s0c{value}") for column, value in enumerate(values)]
+    bars = [ColourBar.of(values, 98.5, 2, limits) for limits in (None, (88.5, 100.0))]
+    plain, limited = (str(heat_map("accuracy", squares, LAMBDA, betas, bar)) for bar in bars)
     fills = [re.findall(r'style="fill:rgb\((\d+),(\d+),(\d+)\)', text)[:3] for text in (plain, limited)]
     apart = [sum(abs(int(a) - int(b)) for a, b in zip(*each[:2], strict=True)) for each in fills]
     assert apart[1] > 5 * apart[0]
@@ -85,15 +115,16 @@ def test_by_what_is_missing_98_and_99_percent_lie_apart_although_one_cell_collap
 
 def test_the_plot_has_a_point_a_cell_bars_for_seeds_and_named_lines() -> None:
     points = [point(0.98, 0.9, "Vanilla", kind="none"), point(0.975, 0.2, best=True, dx=0.001, dy=0.02)]
-    levels = [Level(0.3, "recognisable from 0.3 on", "recognisable")]
+    levels = [Level(0.25, "no picture up to 0.25", "limit")]
+    chains = [Chain("family f1", [(0.98, 0.9), (0.975, 0.2)])]
     drawn = ElementTree.fromstring(
-        str(trade_off(points, [(0.98, 0.9), (0.975, 0.2)], "accuracy", "SSIM", False, 0.97, levels))
+        str(trade_off(points, [(0.98, 0.9), (0.975, 0.2)], "accuracy", "SSIM", False, 0.97, levels, chains))
     )
     classes = [each.get("class", "") for each in drawn.iter()]
     assert sum(name.startswith("point ") for name in classes) == 2
     assert classes.count("spread") == 2
-    assert {"band", "front", "level recognisable", "point mixcon best"} <= set(classes)
-    assert "recognisable from 0.3 on" in "".join(drawn.itertext())
+    assert {"band", "front", "level limit", "point f0 best", "family f1"} <= set(classes)
+    assert "no picture up to 0.25" in "".join(drawn.itertext())
 
 
 def test_labels_that_would_overlap_are_left_to_pointing() -> None:
@@ -118,6 +149,36 @@ def test_one_cell_and_extreme_values_are_drawn(points: list[Point]) -> None:
     text = str(trade_off(points, [(p.x, p.y) for p in points], "accuracy", "cosine similarity"))
     assert "nan" not in text
     assert "inf" not in text
+
+
+def curve_places(axis: Axis, values: list[object], **more: object) -> list[float]:
+    """Where the points of a curve lie, from left to right of the page, in the order of the values."""
+    points = [point(0, 0.1 * n, cell=f"s0c{n}") for n in range(len(values))]
+    options: dict[str, object] = {"vanilla": [(axis.values[0], 0.9)], "is_connected": True, **more}
+    text = str(curve("leak", points, values, axis, said=str, **options))  # type: ignore[arg-type]
+    drawn = ElementTree.fromstring(text)
+    assert "nan" not in text
+    at = {each.attrib["data-cell"]: float(each.find("circle").attrib["cx"])  # type: ignore[union-attr]
+          for each in drawn.iter("g") if "data-cell" in each.attrib}  # fmt: skip
+    return [at[f"s0c{n}"] for n in range(len(values))]
+
+
+def test_a_curve_runs_from_the_weak_to_the_strong_and_by_logarithm_where_values_lie_far_apart() -> None:
+    one, two, three = curve_places(axis_of("sigma", [0.1, 1.0, 10.0]), [0.1, 1.0, 10.0])
+    assert three - two == pytest.approx(two - one, abs=0.1)
+    large, small = curve_places(axis_of("beta", [1e-4, 1e-2]), [1e-2, 1e-4])
+    assert large < small
+    words = curve_places(axis_of("bottleneck", ["none", "16", "120-16"]), ["none", "16", "120-16"])
+    assert words == sorted(words)
+
+
+def test_vanilla_lies_across_a_curve() -> None:
+    sigma = axis_of("sigma", [1.0, 2.0])
+    points = [point(0, 0.5), point(0, 0.1)]
+    drawn = ElementTree.fromstring(str(curve("leak", points, [1.0, 2.0], sigma, [(1.0, 0.9), (2.0, 0.9)], str, True)))
+    (line,) = [each.attrib["d"] for each in drawn.iter("path") if each.get("class") == "level vanilla"]
+    assert len({pair.split()[1] for pair in line[1:].split("L")}) == 1
+    assert "vanilla" in "".join(drawn.itertext())
 
 
 def test_losses_of_zero_and_gaps_in_them_are_drawn() -> None:

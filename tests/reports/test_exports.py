@@ -12,7 +12,7 @@ from reports.cells import settings_of
 from reports.exports import csv_text, markdown_text
 from reports.gathering import gather
 from reports.sweet_spot import sweet_spot
-from tests.reports.fabricated import ATTACKS, defence_of, image_grid, image_run, text_run
+from tests.reports.fabricated import ATTACKS, defence_of, image_grid, image_run, text_run, zoo
 
 
 def rows_at(folder: Path) -> list[dict[str, str]]:
@@ -32,6 +32,9 @@ def test_the_csv_has_a_row_a_run_with_every_figure(tmp_path: Path) -> None:
             record = results["worst_case"] if key == "worst case" else results["attacks"][key]
             for part in ("mean", "std", "worst"):
                 assert float(row[f"{key} ssim {part}"]) == record["ssim"][part]
+                assert float(row[f"{key} ssim leak {part}"]) == record["leak"]["ssim"][part]
+        assert float(row["server gain"]) == results["cost"]["server_gain"]
+        assert row["suite"] == "standard 1"
 
 
 def test_the_csv_leaves_empty_what_a_run_does_not_have(tmp_path: Path) -> None:
@@ -57,12 +60,28 @@ def test_the_markdown_has_a_row_a_cell_in_the_papers_form(tmp_path: Path) -> Non
     assert len({line.count("|") for line in table}) == 1
     assert verdicts[0].found
     assert sum("**" in line for line in table) == 1
-    pooled = [run.results["attacks"]["whitebox/paper"]["ssim"] for run in settings[0].cells[0].runs]
+    pooled = [run.results["attacks"]["whitebox/paper"]["leak"]["ssim"] for run in settings[0].cells[0].runs]
     mean, worst = sum(each["mean"] for each in pooled) / 2, max(each["worst"] for each in pooled)
-    column = [name.strip() for name in table[0].split("|")].index("whitebox/paper, SSIM")
+    names = [name.strip() for name in table[0].split("|")]
+    assert {"worst case, class recognised", "worst case, rank", "prototype, SSIM", "label, SSIM"} <= set(names)
+    column = names.index("whitebox/paper, SSIM leak")
     said = table[2].split("|")[column].strip()
     assert said.startswith(f"{mean:.2f} ± ")
     assert said.endswith(f"({worst:.2f})")
+
+
+def test_every_option_has_a_column(tmp_path: Path) -> None:
+    zoo(tmp_path)
+    rows = rows_at(tmp_path)
+    assert {row["release"] for row in rows} == {"", "gaussian", "quantise"}
+    noisy = [row for row in rows if row["release"] == "gaussian"]
+    assert {row["sigma"] for row in noisy} == {"0.1", "0.5", "1.0", "2.0"}
+    assert {row["bottleneck"] for row in rows} == {"none", "16", "120-16"}
+    assert {row["cut"] for row in rows} == {"pool1", "pool2"}
+    settings = settings_of(gather([tmp_path]).runs)
+    head = next(line for line in markdown_text(settings, [sweet_spot(settings[0])]).splitlines() if line[0:1] == "|")
+    for label in ("λ", "β", "σ", "bottleneck", "cut"):
+        assert f"| {label} |" in head
 
 
 def test_a_name_cannot_break_the_markdown_table(tmp_path: Path) -> None:

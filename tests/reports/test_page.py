@@ -15,12 +15,14 @@ import pytest
 from PIL import Image
 
 from errors import UserError
+from reports.families import styles_of
 from reports.gallery import columns_for, recovered_images, rows_of, shown_inputs, worst_images
 from reports.gathering import gather
 from reports.page import Report, write_report
 from tests.reports.fabricated import (
     ATTACKS,
     HOSTILE,
+    LABEL_ONLY,
     defence_of,
     drawn_images,
     failed_run,
@@ -28,6 +30,8 @@ from tests.reports.fabricated import (
     image_grid,
     image_run,
     text_run,
+    zoo,
+    zoo_defence,
 )
 
 
@@ -66,10 +70,74 @@ def test_the_page_says_the_verdict_and_has_a_panel_a_cell_and_a_row_a_run(tmp_pa
     assert "Grey rings" in page.text
     assert len(page.of("article", "panel")) == 5
     assert len([row for row in page.of("tr") if "data-cell" in row]) == 10
-    assert len(page.of("svg", "heat")) == 6  # accuracy, distance, worst SSIM and PSIM, the paper's two attacks
+    assert len(page.of("svg", "heat")) == 7  # accuracy, distance, worst leak, SSIM and PSIM, the paper's two attacks
     assert len(page.of("article", "standing")) == 2
     assert report.csv.is_file()
     assert report.markdown.is_file()
+
+
+def test_families_have_maps_curves_or_a_choice_of_axes_by_how_many_they_have(tmp_path: Path) -> None:
+    zoo(tmp_path)
+    report, page = page_of(tmp_path)
+    labels = [attrs["aria-label"] for attrs in page.of("section", "family-charts")]
+    assert labels == ["MixCon along λ, β", "compress + gaussian along λ, σ, bottleneck, cut", "gaussian along σ"]
+    assert len(page.of("svg", "curve")) == 2
+    assert len(page.of("select")) == 1
+    assert [attrs["value"] for attrs in page.of("option")] == ["0-1", "0-2", "0-3", "1-2", "1-3", "2-3"]
+    squares = {attrs["data-square"] for attrs in page.of("g", "square") if "data-square" in attrs}
+    slots = [attrs["data-slot"] for attrs in page.of("g") if "data-slot" in attrs]
+    assert len(squares) == 2 * 36
+    assert {slot: slots.count(slot) for slot in squares} == dict.fromkeys(squares, 6), "a place in every pair"
+    assert len(page.of("article", "panel")) == len(report.settings[0].cells) == 46
+
+
+def test_a_search_is_drawn_along_its_axes_not_over_them(tmp_path: Path) -> None:
+    image_run(tmp_path, defence_of("none", 0, 0))
+    for n in range(12):
+        defence = zoo_defence("compress", 1e-3 * 1.3**n, None, ["gaussian"], sigma=0.3 * 1.2 ** (n * 5 % 12))
+        image_run(tmp_path, defence, attacks=("prototype", "decoder/adaptive"))
+    _, page = page_of(tmp_path)
+    assert not page.of("svg", "heat")
+    assert len(page.of("svg", "curve")) == 4
+
+
+def test_every_family_has_a_colour_and_a_shape_of_its_own(tmp_path: Path) -> None:
+    releases = ("gaussian", "laplace", "dropout", "topk", "quantise", "clip")
+    for penalty, lam in (("none", 0.0), ("nopeek", 1.0)):
+        for release in releases:
+            image_run(tmp_path, zoo_defence(penalty, lam, None, [release]), attacks=("decoder/adaptive",))
+    setting = write_report([tmp_path], tmp_path / "report.html").settings[0]
+    styles = styles_of(setting)
+    assert len(styles) == len(set(styles.values())) == 12
+
+
+def test_old_runs_stand_beside_new_ones(tmp_path: Path) -> None:
+    image_run(tmp_path, defence_of("none", 0, 0), is_older=True)
+    image_run(tmp_path, defence_of("mixcon", 10, 1e-4), is_older=True)
+    noise = zoo_defence("compress", 0.01, "120-16", ["gaussian"], sigma=2.0)
+    image_run(tmp_path, noise)
+    report, page = page_of(tmp_path)
+    assert [cell.recovery is not None for cell in report.settings[0].cells] == [True] * 3
+    assert "the leak of 2 of 3 runs is against prototype alone" in page.text
+    assert "nats beyond the label" in page.text
+
+
+def test_the_verdict_says_what_to_do_and_what_must_be_known_beside_it(tmp_path: Path) -> None:
+    image_run(tmp_path, defence_of("none", 0, 0))
+    image_run(tmp_path, zoo_defence("compress", 0.01, "120-16", ["gaussian"], sigma=2.0))
+    report, page = page_of(tmp_path)
+    assert report.verdicts[0].found
+    assert "Use compress(0.01) + bottleneck 120-16 + gaussian(2): hardly more than the label" in page.text
+    for words in (
+        "No picture", "No identity", "Attacker without data", "Attacker with data", "re-identified among 100 of",
+        "75 % of multiply-adds, 11 % of parameters", "points of accuracy over a linear classifier",
+        "gradients may be masked", "none: nothing random leaves the client", "standard 1",
+    ):  # fmt: skip
+        assert words in page.text, words
+    (scale,) = page.of("svg", "scale")
+    assert scale["aria-label"].startswith("leak of vanilla 0.")
+    assert len(page.of("dl", "glossary")) == 1
+    assert "class recognised" in page.of("g", "point")[-1]["aria-label"]
 
 
 def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
@@ -88,7 +156,7 @@ def test_pictures_show_the_same_inputs_from_the_originals_down(tmp_path: Path) -
     for attrs in page.of("img"):
         data = base64.b64decode(attrs["src"].removeprefix("data:image/webp;base64,"))
         sizes.add(Image.open(io.BytesIO(data)).size)
-    assert sizes == {(8 * 29 - 1, 6 * 29 - 1), (8 * 29 - 1, 3 * 29 - 1)}  # six rows in a panel, three in the headline
+    assert sizes == {(8 * 29 - 1, 7 * 29 - 1), (8 * 29 - 1, 3 * 29 - 1)}  # seven rows in a panel, three in the headline
 
 
 def test_rows_of_reconstructions_are_those_of_their_inputs(tmp_path: Path) -> None:
@@ -99,7 +167,7 @@ def test_rows_of_reconstructions_are_those_of_their_inputs(tmp_path: Path) -> No
     assert np.array_equal(recovered_images(run, inputs)["whitebox/paper"], whole[[4, 1]])
     strongest = worst_images(run, inputs, "ssim")
     assert strongest is not None
-    scores = {key: run.results["attacks"][key]["scores"]["ssim"][4] for key in ATTACKS if key != "prototype"}
+    scores = {key: run.results["attacks"][key]["scores"]["ssim"][4] for key in ATTACKS if key not in LABEL_ONLY}
     best = max(scores, key=lambda key: scores[key])
     assert np.array_equal(strongest[0], np.load(folder / f"recovered-{best.replace('/', '-')}.npz")["x"][4])
 
@@ -230,11 +298,11 @@ def test_a_metric_that_no_run_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_metric_moves_the_plot_and_the_maps(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1, 10), (1e-2,))
+    image_grid(tmp_path, (1, 10), (1e-2, 1e-4))
     report, page = page_of(tmp_path, metric="psim")
-    assert report.settings[0].recovery == "psim"
-    assert "worst-case PSIM" in report.verdicts[0].sentence
-    assert "PSIM of whitebox/paper" in page.text
+    assert report.settings[0].recovery == "psim leak"
+    assert "worst-case PSIM leak" in report.verdicts[0].sentence
+    assert "PSIM leak of whitebox/paper" in page.text
 
 
 def test_a_report_leaves_the_old_one_where_it_cannot_be_written(tmp_path: Path) -> None:
@@ -257,16 +325,16 @@ def test_what_one_attack_alone_would_say_is_beside_the_verdict(tmp_path: Path) -
     image_grid(tmp_path, (0.1, 10), (1e-2, 1e-4))
     page = write_report([tmp_path], tmp_path / "report.html").page.read_text(encoding="utf-8")
     assert "And if there were one attack only" in page
-    assert re.search(r"<dt>whitebox/paper</dt><dd>Sweet spot: [^<]*, whitebox/paper SSIM 0\.", page)
+    assert re.search(r"<dt>whitebox/paper</dt><dd>Sweet spot: [^<]*, whitebox/paper SSIM leak -?0\.", page)
 
 
 def test_a_cell_that_was_spared_attacks_has_no_worst_case_on_the_map_and_is_hollow_in_the_plot(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1,), (1e-2,))
+    image_grid(tmp_path, (1,), (1e-2, 1e-4))
     image_run(tmp_path, defence_of("mixcon", 10, 1e-2), attacks=("prototype", "whitebox/paper"))
     _, page = page_of(tmp_path)
     spared = [attrs["aria-label"] for attrs in page.of("g", "square") if "MixCon(10, 0.01)" in attrs["aria-label"]]
     assert any(label.startswith("Worst-case SSIM: not by every attack") for label in spared)
-    assert any(re.match(r"SSIM of whitebox/paper: 0\.\d", label) for label in spared)
+    assert any(re.match(r"SSIM leak of whitebox/paper: -?0\.\d", label) for label in spared)
     hollow = page.of("g", "spared")
     assert len(hollow) == 1
     assert "MixCon(10, 0.01)" in hollow[0]["aria-label"]
@@ -295,7 +363,7 @@ def test_without_runs_there_are_no_tables_and_two_pages_keep_theirs_apart(tmp_pa
 
 
 def test_colours_do_not_make_a_difference_where_there_is_none(tmp_path: Path) -> None:
-    image_grid(tmp_path, (1,), (1e-2,))
+    image_grid(tmp_path, (1, 2), (1e-2, 1e-3))
     text = page_of(tmp_path)[0].page.read_text(encoding="utf-8")
     worst = text[text.index('aria-label="Worst-case SSIM over') :]
     assert ">0.000</text>" in worst[: worst.index("</svg>")]

@@ -1,12 +1,15 @@
 """The terminal table says what a run is in the papers' words."""
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from reports.tables import attack_line, attacks_table, describe_defence, results_table
+from tests.reports.fabricated import image_run, zoo_defence
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,58 @@ def test_the_table_of_text_fits_eighty_columns() -> None:
     console = Console(width=80, file=io.StringIO(), record=True)
     attacks_table(run, None, console)
     assert any(line.split()[:2] == ["attack", "EM"] for line in console.export_text().splitlines()), "a table"
+
+
+def printed(results: dict[str, Any], width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    attacks_table(results, None, console)
+    return console.export_text()
+
+
+def a_run_of_today(tmp_path: Path, **options: Any) -> dict[str, Any]:
+    noise = zoo_defence("compress", 0.01, "120-16", ["gaussian"], sigma=2.0)
+    found: dict[str, Any] = json.loads((image_run(tmp_path, noise, **options) / "results.json").read_text())
+    return found
+
+
+def test_leaks_have_a_column_and_the_table_fits_eighty_columns(tmp_path: Path) -> None:
+    results = a_run_of_today(tmp_path)
+    lines = printed(results).splitlines()
+    head = next(line for line in lines if line.split()[:2] == ["attack", "leak"])
+    assert head.split() == ["attack", "leak", "SSIM", "class", "rank", "time"], "PSIM gives way"
+    leak = results["worst_case"]["leak"]["ssim"]
+    worst = next(line for line in lines if line.startswith("worst case"))
+    assert f"{leak['mean']:.2f} ± {leak['std']:.2f} ({leak['worst']:.2f})" in worst
+    assert max(map(len, lines[: lines.index(worst)])) <= 80
+    assert "PSIM" in printed(results, 120)
+
+
+def test_what_stands_beside_the_attacks_is_below_the_table(tmp_path: Path) -> None:
+    results = a_run_of_today(tmp_path)
+    text, gallery = printed(results), results["attacks"]["gallery"]
+    rate, leak, nats = gallery["reid"]["mean"], gallery["leak"]["reid"]["mean"], results["certificate"]["nats"]
+    rows = [line.split()[0] for line in text.splitlines() if line.strip()]
+    assert "gallery" not in rows, "it reconstructs nothing"
+    for line in (
+        f"gallery: {100 * rate:.0f} % re-identified among inputs of their class, leak {leak:.2f}",
+        f"certificate: at most {nats:.2f} nats beyond the label",
+        "client share: 75 % of multiply-adds, 11 % of parameters",
+        f"server gain: {100 * results['cost']['server_gain']:.2f} points",
+        "warning: decoder/adaptive beats whitebox/adaptive by 0.12",
+        "suite standard 1",
+        "most leaked",
+    ):
+        assert line in text, line
+
+
+def test_a_run_without_noise_has_no_certificate_and_an_older_one_says_nothing_of_it(tmp_path: Path) -> None:
+    results = a_run_of_today(tmp_path)
+    assert "certificate: none: nothing random leaves the client" in printed({**results, "certificate": None})
+    older = printed(a_run_of_today(tmp_path, is_older=True, seed=1))
+    assert "certificate" not in older
+    assert "leak" in older, "by the prototype"
+
+
+def test_the_gallery_is_one_line_when_it_ends(tmp_path: Path) -> None:
+    record = a_run_of_today(tmp_path)["attacks"]["gallery"]
+    assert attack_line("gallery", {**record, "reid": {"mean": 0.16}}) == "gallery: 16 % re-identified, 0 s"
