@@ -8,7 +8,6 @@ attacker without a single input of its own: no mean input to begin at, no spread
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -87,8 +86,8 @@ ADAPTIVE = [
     replace(MEAN, leak=0.6),
     replace(BLIND, lr=1.0),
 ]
-PRIORS = (1.0, 3.0)
-START = 10.0
+# Under known noise: total variation at the last step and at the first, in nats of the likelihood.
+PRIORS = ((1.0, 10.0), (0.3, 3.0), (1.0, 100.0), (0.3, 30.0))
 TRIED = {"fast": 2, "normal": 8, "thorough": 16}  # candidates, by budget
 
 # A vector has no variation to count and no box, and is often larger than z: what z leaves open should stay where the
@@ -121,8 +120,12 @@ def candidates_of(recipe: str, budget: str, shape: tuple[int, ...], has_noise: b
 def matched_to_noise(usual: list[Candidate]) -> list[Candidate]:
     """The first half of the candidates as they are, in place of the others priors that are weighed against the noise."""
     half = len(usual) // 2
-    priors = itertools.islice(itertools.cycle(PRIORS), len(usual) - half)
-    return [*usual[:half], *(replace(usual[0], loss="likelihood", tv=START * tv, tv_end=tv) for tv in priors)]
+    weighed = [
+        replace(way, loss="likelihood", tv=first, tv_end=last)
+        for way in (usual[0], BLIND if usual[0].start == "grey" else MEAN)
+        for last, first in PRIORS
+    ]
+    return [*usual[:half], *weighed[: len(usual) - half]]
 
 
 @ATTACKS("whitebox")
@@ -136,6 +139,7 @@ class WhiteBox(Attack):
         super().__init__(*args, **given)
         self.mean: Tensor | None = None  # of the attacker's inputs, (…)
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
+        self.variation: float | None = None  # of the attacker's images, on average
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -152,6 +156,7 @@ class WhiteBox(Attack):
             )
         own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
+        self.variation = total_variation(own).mean().item() if len(victim.shape) == 3 else None
         with torch.inference_mode():
             self.spread = torch.cat([victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]).std(
                 dim=0
@@ -213,7 +218,8 @@ class WhiteBox(Attack):
                 break
         x = torch.cat([part for part, _ in found])  # (K, B, …)
         residual = torch.cat([part for _, part in found])  # (K, B)
-        chosen = best_explanation(x, residual, self.mean, explained(victim, z))
+        typical = self.variation if victim.noise > 0 else None
+        chosen = best_explanation(x, residual, self.mean, explained(victim, z), typical)
         each = torch.arange(len(z), device=z.device)
         trace = {
             "candidates": [repr(candidate) for candidate in candidates[: len(x)]],
@@ -264,17 +270,24 @@ def explained(victim: Victim, z: Tensor) -> Tensor:
 
 
 def best_explanation(
-    x: Tensor, residual: Tensor, mean: Tensor | None = None, explained: Tensor | float = 0.0
+    x: Tensor,
+    residual: Tensor,
+    mean: Tensor | None = None,
+    explained: Tensor | float = 0.0,
+    typical: float | None = None,
 ) -> Tensor:
     """For every input the candidate that explains z best, (K, B, …) × (K, B) → (B,).
 
     Many inputs explain z equally well: among those within `TIE` of the smallest residual, and those that explain all but
     the noise, the plainest is taken, as an attacker who knows no more than what inputs look like would do: the smoothest
-    image, the vector nearest to the mean.
+    image, the vector nearest to the mean. Under noise images that are too smooth explain z as well: there it is the one
+    whose total variation is the most `typical`, where the attacker knows what is.
     """
     bound = (TIE * residual.amin(dim=0, keepdim=True)).clamp_min(explained)
     if x.ndim == 5:
         unusual = torch.stack([total_variation(candidate) for candidate in x])  # (K, B)
+        if typical is not None:
+            unusual = (unusual / typical).log().abs()
     else:
         unusual = (x if mean is None else x - mean.to(x.device)).square().flatten(2).sum(dim=2)
         bound = bound.clamp_min(EXPLAINED)
