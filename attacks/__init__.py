@@ -10,14 +10,22 @@ from attacks.whitebox import WhiteBox
 # isort: split
 from attacks.decoder import Decoder
 
+# isort: split
+from attacks.refined import Refined
+
+# isort: split
+from attacks.positions import Positions
+
 __all__ = [
     "ATTACKS",
     "Attack",
     "AttackerData",
     "Decoder",
     "LabelOnly",
+    "Positions",
     "Prototype",
     "Reconstruction",
+    "Refined",
     "Victim",
     "WhiteBox",
 ]

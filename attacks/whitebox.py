@@ -118,7 +118,7 @@ def candidates_of(recipe: str, budget: str, shape: tuple[int, ...], has_noise: b
 
 
 def matched_to_noise(usual: list[Candidate]) -> list[Candidate]:
-    """The first half of the candidates as they are, in place of the others priors that are weighed against the noise."""
+    """The first half of the candidates, and in place of the others priors that are weighed against the noise."""
     half = len(usual) // 2
     weighed = [
         replace(way, loss="likelihood", tv=first, tv_end=last)
@@ -157,10 +157,7 @@ class WhiteBox(Attack):
         own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
         self.variation = total_variation(own).mean().item() if len(victim.shape) == 3 else None
-        with torch.inference_mode():
-            self.spread = torch.cat([victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]).std(
-                dim=0
-            )
+        self.spread = spread_of(victim, data)
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         began = time.perf_counter()
@@ -208,9 +205,7 @@ class WhiteBox(Attack):
         for first in range(0, len(candidates), together):
             group = candidates[first : first + together]
             starts = self.starts(victim, z, group)
-            descent = Descent(
-                victim.misfit, z, group, starts, spread, victim.bounds, leak, victim.power, victim.noise
-            )
+            descent = Descent(victim.misfit, z, group, starts, spread, victim.bounds, leak, victim.power, victim.noise)
             part = f" {first + 1}–{first + len(group)} of {len(candidates)}" if len(candidates) > together else ""
             done = descent.run(0 if stopped else steps, self.key + part)
             found.append(descent.ended(at_the_last=False))
@@ -243,6 +238,15 @@ class WhiteBox(Attack):
         if self.mean is not None:
             begin["mean"] = self.mean.to(z.device).expand(shape)
         return torch.stack([begin[candidate.start] for candidate in group])
+
+
+@torch.inference_mode()
+def spread_of(victim: Victim, data: AttackerData) -> Tensor:
+    """Every feature's standard deviation on the attacker's inputs (d,)."""
+    own = data.sample(STATISTICS).to(device_of(victim))
+    features = [victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]
+    spread: Tensor = torch.cat(features).std(dim=0)
+    return spread
 
 
 def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:
@@ -278,10 +282,10 @@ def best_explanation(
 ) -> Tensor:
     """For every input the candidate that explains z best, (K, B, …) × (K, B) → (B,).
 
-    Many inputs explain z equally well: among those within `TIE` of the smallest residual, and those that explain all but
-    the noise, the plainest is taken, as an attacker who knows no more than what inputs look like would do: the smoothest
-    image, the vector nearest to the mean. Under noise images that are too smooth explain z as well: there it is the one
-    whose total variation is the most `typical`, where the attacker knows what is.
+    Many inputs explain z equally well: among those within `TIE` of the smallest residual, and those that explain all
+    but the noise, the plainest is taken, as an attacker who knows no more than what inputs look like would do: the
+    smoothest image, the vector nearest to the mean. Under noise images that are too smooth explain z as well: there it
+    is the one of the most `typical` total variation, where the attacker knows what is typical.
     """
     bound = (TIE * residual.amin(dim=0, keepdim=True)).clamp_min(explained)
     if x.ndim == 5:

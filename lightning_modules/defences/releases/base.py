@@ -15,6 +15,7 @@ class Release(Part):
     """The base of every release; by itself it lets everything through."""
 
     random: ClassVar[bool] = False  # whether two queries for one input get two answers
+    leaves_out: ClassVar[bool] = False  # whether entries are left out, 0 in their place
     power: ClassVar[float] = 2.0  # of a difference, that `misfit` is
 
     @property

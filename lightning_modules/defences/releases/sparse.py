@@ -14,6 +14,7 @@ class Dropout(Release):
     """Every entry is 0 with probability p, by a fresh draw; the others are as they are."""
 
     random = True
+    leaves_out = True
     drop: float = option(0.5, "p, the probability that an entry is left out", above=0, below=1)
 
     def expected(self, z: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ class Dropout(Release):
         return z * (torch.rand_like(z) >= self.drop)
 
     def misfit(self, z: Tensor, seen: Tensor) -> Tensor:
-        """The squared difference of entries that survived; one that is exactly 0 was left out, or 0, and says nothing."""
+        """The squared difference of entries that survived; one that is exactly 0 may have been left out."""
         return torch.where(seen != 0, z - seen, 0.0).square()
 
     def unavoidable(self, before: float = 0.0) -> float:
@@ -34,6 +35,7 @@ class Dropout(Release):
 class TopK(Release):
     """Of every answer the entries of largest magnitude, the others 0."""
 
+    leaves_out = True
     keep: float = option(0.05, "the share of entries that is kept", above=0, most=1)
 
     def forward(self, z: Tensor) -> Tensor:
