@@ -35,8 +35,12 @@ from options import option
 
 STEPS = {"fast": 100, "normal": 150, "thorough": 500}  # of each descent, by budget
 TRIALS = {"fast": 32, "normal": 64, "thorough": 256}  # held-out inputs on which a penalty's strength is chosen
-PULLS = (3e-3, 1e-2, 1e-1, 1.0, 10.0)  # strengths that are tried; `thorough` also takes those between and beyond
-MORE_PULLS = (1e-3, *PULLS, 3e-2, 3e-1, 3.0)
+# Strengths that are tried; `thorough` takes both rows. Under known noise the loss is in nats, and 1 is the right one
+# if the decoder's errors in two entries have nothing to do with one another.
+PULLS = ((3e-3, 1e-2, 3e-2, 1e-1, 1.0), (1e-3, 3e-1, 3.0, 10.0))
+PULLS_IN_NATS = ((0.3, 1.0, 3.0, 10.0, 30.0), (0.1, 0.6, 2.0, 100.0))
+CERTAIN = 2.0  # standard errors by which a strength must beat the decoder's answer as it is
+VARIATION, VARIATION_IN_NATS = 3e-5, 1.0  # weight of the total variation
 BINS, LOGITS = 40, 8.0  # how finely what the decoder says of a pixel is told apart: bins of its logit, from −8 to 8
 LEAST = 1e-3  # uncertainty of an entry: what the decoder always gets right may still move a little
 
@@ -79,13 +83,17 @@ class Refined(Attack):
     def choose(self, victim: Victim, x: Tensor, z: Tensor, answers: Tensor) -> None:
         """Take the best strength on held-out inputs x, of which z was seen; to stay at the answers is one of them."""
         tried = {math.inf: answers}
-        for pull in MORE_PULLS if self.budget == "thorough" else PULLS:
+        usual, more = PULLS_IN_NATS if victim.noise > 0 else PULLS
+        for pull in (*usual, *more) if self.budget == "thorough" else usual:
             tried[pull], steps = self.refine(victim, z, answers, pull, f"{self.key} trial")
             if steps < STEPS[self.budget]:
                 raise KeyboardInterrupt
-        losses = {pull: inverse_loss(found, x).item() for pull, found in tried.items()}
-        self.held_out = {f"{pull:g}": loss for pull, loss in losses.items()}
-        self.pull = min((pull for pull, loss in losses.items() if math.isfinite(loss)), key=losses.__getitem__)
+        losses = {pull: losses_of(found, x) for pull, found in tried.items() if found.isfinite().all()}
+        self.held_out = {f"{pull:g}": each.mean().item() for pull, each in losses.items()}
+        best = min(losses, key=lambda pull: losses[pull].mean().item())
+        gain = losses[math.inf] - losses[best]  # (B,)
+        by_chance = CERTAIN * gain.std(correction=0).item() / math.sqrt(len(x))
+        self.pull = best if gain.mean().item() > by_chance else math.inf
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         if self.spread is None:
@@ -101,7 +109,11 @@ class Refined(Attack):
     def refine(self, victim: Victim, z: Tensor, answers: Tensor, pull: float, what: str) -> tuple[Tensor, int]:
         """What explains z (B, …) and is near the decoder's answers, and after how many steps: fewer after Ctrl-C."""
         assert self.spread is not None
-        candidate = Candidate(tv=3e-5, tv_end=None, pull=pull)
+        if victim.noise > 0:
+            nats = pull * math.prod(victim.shape) / 2  # ½Σu² is half the entries times the mean of u²
+            candidate = Candidate(loss="likelihood", tv=VARIATION_IN_NATS, tv_end=None, pull=nats)
+        else:
+            candidate = Candidate(tv=VARIATION, tv_end=None, pull=pull)
         found, steps, of = [], STEPS[self.budget], STEPS[self.budget]
         at_once = inputs_at_once(victim, CHUNK)
         for seen, start in zip(z.flatten(1).split(at_once), answers.split(at_once), strict=True):
@@ -114,6 +126,7 @@ class Refined(Attack):
                 victim.bounds,
                 Leak(),
                 victim.power,
+                victim.noise,
                 uncertainty=self.uncertainty(start),
             )
             steps = min(steps, descent.run(of if steps == of else 0, what))
@@ -126,6 +139,12 @@ class Refined(Attack):
         if answers.ndim == 2:
             return self.expected_error.expand_as(answers)
         return self.expected_error[bins_of(answers)]
+
+
+def losses_of(recovered: Tensor, original: Tensor) -> Tensor:
+    """What decoders minimise, of each input by itself (B,)."""
+    pairs = zip(recovered.split(1), original.split(1), strict=True)
+    return torch.stack([inverse_loss(one, other) for one, other in pairs])
 
 
 def expected_error(answers: Tensor, x: Tensor) -> Tensor:

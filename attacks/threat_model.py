@@ -87,7 +87,7 @@ class Victim:
         """
         if isinstance(self.release, Release | Chain):
             h = self.encoder(x)
-            return self.release.misfit(h, z.view_as(h)).flatten(1)
+            return self.release.misfit(h, z.reshape(h.shape)).flatten(1)
         return (self.represent(x) - z.flatten(1)).square()
 
     @property

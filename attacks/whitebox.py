@@ -267,7 +267,7 @@ def explained(victim: Victim, z: Tensor) -> Tensor:
 
     What is coarse, or left out, is explained by many inputs exactly: any small residual is as good as 0.
     """
-    noise = (z.shape[1] * victim.noise) ** (1 / victim.power) / size_of(z, victim.power)
+    noise: Tensor = (z.shape[1] * victim.noise) ** (1 / victim.power) / size_of(z, victim.power)
     release = victim.release
     is_defended = isinstance(release, Release) or (isinstance(release, Chain) and len(release) > 0)
     return noise.clamp_min(EXPLAINED) if is_defended else noise
