@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -38,7 +39,7 @@ def divided(data: TensorDataModule, samples: int, of_training: bool) -> tuple[Te
     return scaled(x[attacked]), AttackerData(x[~attacked], y[~attacked])
 
 
-def measured(run: Run, chosen: argparse.Namespace) -> dict[str, Tensor]:
+def measured(run: Run, chosen: argparse.Namespace, cache: Path) -> dict[str, Tensor]:
     """SSIM of every image (B,) by attack."""
     device, seed = pick_device("auto"), chosen.seed
     victim = Victim.from_checkpoint(run.checkpoint).to(device)
@@ -48,9 +49,9 @@ def measured(run: Run, chosen: argparse.Namespace) -> dict[str, Tensor]:
         z = victim.released(x.to(device))
     attacks: list[Attack] = [
         WhiteBox("adaptive", chosen.budget, seed),
-        Decoder("adaptive", chosen.budget, seed, chosen.cache),
-        Positions(None, chosen.budget, seed, chosen.cache),
-        Refined(None, chosen.budget, seed, chosen.cache),
+        Decoder("adaptive", chosen.budget, seed, cache),
+        Positions(None, chosen.budget, seed, cache),
+        Refined(None, chosen.budget, seed, cache),
     ]
     scores: dict[str, Tensor] = {}
     for attack in attacks:
@@ -75,7 +76,10 @@ def main() -> None:
     chosen = parser.parse_args()
     reproducible()
     for folder in chosen.runs:
-        scores = measured(Run(folder), chosen)
+        with tempfile.TemporaryDirectory() as temporary:
+            cache = chosen.cache or Path(temporary)
+            cache.mkdir(parents=True, exist_ok=True)
+            scores = measured(Run(folder), chosen, cache)
         print(folder.name)
         for key, each in scores.items():
             print(f"  {key:18} SSIM {each.mean():.4f} ± {each.std(correction=0):.3f}, from {each.min():.3f}")
