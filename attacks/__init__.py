@@ -11,6 +11,12 @@ from attacks.whitebox import WhiteBox
 from attacks.decoder import Decoder
 from attacks.label import Label
 
+# isort: split
+from attacks.refined import Refined
+
+# isort: split
+from attacks.positions import Positions
+
 __all__ = [
     "ATTACKS",
     "Attack",
@@ -18,8 +24,10 @@ __all__ = [
     "Decoder",
     "Label",
     "LabelOnly",
+    "Positions",
     "Prototype",
     "Reconstruction",
+    "Refined",
     "Victim",
     "WhiteBox",
 ]

@@ -6,18 +6,23 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attacks.threat_model import Victim
+from lightning_modules.defences.releases import Release
 
 
-class Averaged(nn.Module):
+class Averaged(Release):
     """The mean of k answers of a release: additive noise has a standard deviation of σ/√k in it.
+
+    Of many answers the mean is nearly Gaussian, whatever each of them is, so squared errors are the right ones.
 
     Args:
         release: of the victim.
         queries: k.
     """
+
+    random = True
 
     def __init__(self, release: Callable[[Tensor], Tensor], queries: int) -> None:
         super().__init__()

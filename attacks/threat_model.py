@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from datamodules.tensors import TensorDataModule, scaled
 from errors import UserError, check_one_of
+from lightning_modules.defences.releases import Chain, Release
 from lightning_modules.split_module import SplitModule
 from options import Declared
 from registry import Registry, is_users_own
@@ -79,12 +80,33 @@ class Victim:
         z: Tensor = expected(self.encoder(x))
         return z.flatten(1)
 
+    def misfit(self, x: Tensor, z: Tensor) -> Tensor:
+        """How badly x explains each entry of what was seen, (B, …) × (B, …) → (B, d): what the release says of it.
+
+        A release that says nothing, a plain function, is explained by the squared error.
+        """
+        if isinstance(self.release, Release | Chain):
+            h = self.encoder(x)
+            return self.release.misfit(h, z.reshape(h.shape)).flatten(1)
+        return (self.represent(x) - z.flatten(1)).square()
+
+    @property
+    def power(self) -> float:
+        """Of a difference, that `misfit` is: 2, or 1 where absolute differences are the right ones."""
+        return self.release.power if isinstance(self.release, Release | Chain) else 2.0
+
+    @property
+    def noise(self) -> float:
+        """The mean misfit of an entry of the true input; 0 where nothing is added at random."""
+        return self.release.unavoidable() if isinstance(self.release, Release | Chain) else 0.0
+
     def residual(self, x: Tensor, z: Tensor) -> Tensor:
-        """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth."""
+        """‖h(x) − z‖ / ‖z‖ of each, (B,): how well a guess explains what was seen. Needs no ground truth.
+
+        Differences are what the release makes of them: an entry that it left out is not missed.
+        """
         with torch.no_grad():
-            size: Tensor = torch.linalg.vector_norm(z.flatten(1), dim=1).clamp_min(1e-12)
-            missed: Tensor = torch.linalg.vector_norm(self.represent(x) - z.flatten(1), dim=1)
-            return missed / size
+            return norm_of(self.misfit(x, z), self.power) / size_of(z, self.power)
 
 
 @dataclass(frozen=True)
@@ -159,6 +181,10 @@ class Attack(Declared, ABC):
         self.key = key_of(self.name, recipe)
         self.set_options(given)
 
+    def fits(self, victim: Victim) -> bool:
+        """Whether the attack has anything to go by with this victim; where it has not, it is left out."""
+        return True
+
     @property
     def has_data(self) -> bool:
         """Whether the attacker has inputs of its own: a threat model of its own, which results name."""
@@ -216,6 +242,19 @@ def key_of(name: str, recipe: str | None = None) -> str:
         path, _, own = name.partition(":")
         return f"{Path(path).stem}/{own}"
     return f"{name}/{recipe}" if recipe else name
+
+
+def norm_of(misfit: Tensor, power: float) -> Tensor:
+    """The norm of the differences whose powers are the misfits (B, d) → (B,)."""
+    differences = misfit.sqrt() if power == 2 else misfit ** (1 / power)
+    norm: Tensor = torch.linalg.vector_norm(differences, ord=power, dim=1)
+    return norm
+
+
+def size_of(z: Tensor, power: float) -> Tensor:
+    """‖z‖ in the same norm, (B, …) → (B,), never 0."""
+    size: Tensor = torch.linalg.vector_norm(z.flatten(1), ord=power, dim=1).clamp_min(1e-12)
+    return size
 
 
 def checked(z: Tensor) -> Tensor:

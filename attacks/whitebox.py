@@ -27,8 +27,10 @@ from attacks.threat_model import (
     checked,
     device_of,
     inputs_at_once,
+    size_of,
 )
 from errors import UserError
+from lightning_modules.defences.releases import Chain, Release
 from lightning_modules.networks.split import Standardise
 
 CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
@@ -84,6 +86,8 @@ ADAPTIVE = [
     replace(MEAN, leak=0.6),
     replace(BLIND, lr=1.0),
 ]
+# Under known noise: total variation at the last step and at the first, in nats of the likelihood.
+PRIORS = ((1.0, 10.0), (0.3, 3.0), (1.0, 100.0), (0.3, 30.0))
 TRIED = {"fast": 2, "normal": 8, "thorough": 16}  # candidates, by budget
 
 # A vector has no variation to count and no box, and is often larger than z: what z leaves open should stay where the
@@ -105,11 +109,23 @@ NO_DATA_VECTORS = [
 ]
 
 
-def candidates_of(recipe: str, budget: str, shape: tuple[int, ...]) -> list[Candidate]:
-    """What an attacker who adapts tries on inputs of a shape."""
+def candidates_of(recipe: str, budget: str, shape: tuple[int, ...], has_noise: bool = False) -> list[Candidate]:
+    """What an attacker who adapts tries on inputs of a shape; `has_noise`: of a known size, on what was released."""
     if len(shape) == 1:
         return VECTORS if recipe == "adaptive" else NO_DATA_VECTORS
-    return (ADAPTIVE if recipe == "adaptive" else NO_DATA)[: TRIED[budget]]
+    usual = (ADAPTIVE if recipe == "adaptive" else NO_DATA)[: TRIED[budget]]
+    return matched_to_noise(usual) if has_noise else usual
+
+
+def matched_to_noise(usual: list[Candidate]) -> list[Candidate]:
+    """The first half of the candidates, and in place of the others priors that are weighed against the noise."""
+    half = len(usual) // 2
+    weighed = [
+        replace(way, loss="likelihood", tv=first, tv_end=last)
+        for way in (usual[0], BLIND if usual[0].start == "grey" else MEAN)
+        for last, first in PRIORS
+    ]
+    return [*usual[:half], *weighed[: len(usual) - half]]
 
 
 @ATTACKS("whitebox")
@@ -123,6 +139,7 @@ class WhiteBox(Attack):
         super().__init__(*args, **given)
         self.mean: Tensor | None = None  # of the attacker's inputs, (…)
         self.spread: Tensor | None = None  # of the victim's features on them, (d,)
+        self.variation: float | None = None  # of the attacker's images, on average
 
     @property
     def has_data(self) -> bool:
@@ -143,10 +160,8 @@ class WhiteBox(Attack):
             )
         own = data.sample(STATISTICS).to(device_of(victim))
         self.mean = own.mean(dim=0)
-        with torch.inference_mode():
-            self.spread = torch.cat([victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]).std(
-                dim=0
-            )
+        self.variation = total_variation(own).mean().item() if len(victim.shape) == 3 else None
+        self.spread = spread_of(victim, data)
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         began = time.perf_counter()
@@ -168,16 +183,24 @@ class WhiteBox(Attack):
             candidate = PAPER_GREY if victim.shape[0] == 1 else PAPER_COLOUR
         into_input = network_coordinates(victim)
         starts = torch.zeros(1, len(z), *victim.shape, device=z.device)
-        descent = Descent(lambda s: victim.represent(into_input(s)), z, [candidate], starts, torch.ones_like(z[0]))
+
+        def misfit(s: Tensor, seen: Tensor) -> Tensor:  # as published: whatever was released
+            difference = victim.represent(into_input(s)) - seen
+            return difference.abs() if candidate.loss == "l1" else difference.square()
+
+        power = 1.0 if candidate.loss == "l1" else 2.0
+        descent = Descent(misfit, z, [candidate], starts, torch.ones_like(z[0]), power=power)
         steps = descent.run(0 if stopped else PAPER_STEPS, self.key)
-        s, residual = descent.ended(at_the_last=True)
-        return into_input(s[0]), residual[0], {"candidates": [repr(candidate)], "steps": steps, "of": PAPER_STEPS}
+        x = into_input(descent.ended(at_the_last=True)[0][0])
+        trace = {"candidates": [repr(candidate)], "steps": steps, "of": PAPER_STEPS}
+        return x, victim.residual(x, z), trace
 
     def adapted(self, victim: Victim, z: Tensor, stopped: bool) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Every candidate of the budget, as many at once as memory allows, and the best explanation of each input."""
         if self.recipe == "adaptive" and self.spread is None:
             raise UserError("whitebox/adaptive must be prepared before it can reconstruct")
-        steps, candidates = STEPS[self.budget], candidates_of(self.recipe, self.budget, victim.shape)
+        steps = STEPS[self.budget]
+        candidates = candidates_of(self.recipe, self.budget, victim.shape, victim.noise > 0)
         spread = torch.ones_like(z[0]) if self.spread is None else self.spread
         leak = Leak()
         together = max(1, inputs_at_once(victim, CHUNK) // len(z))
@@ -186,7 +209,7 @@ class WhiteBox(Attack):
         for first in range(0, len(candidates), together):
             group = candidates[first : first + together]
             starts = self.starts(victim, z, group)
-            descent = Descent(victim.represent, z, group, starts, spread, victim.bounds, leak)
+            descent = Descent(victim.misfit, z, group, starts, spread, victim.bounds, leak, victim.power, victim.noise)
             part = f" {first + 1}–{first + len(group)} of {len(candidates)}" if len(candidates) > together else ""
             done = descent.run(0 if stopped else steps, self.key + part)
             found.append(descent.ended(at_the_last=False))
@@ -194,7 +217,8 @@ class WhiteBox(Attack):
                 break
         x = torch.cat([part for part, _ in found])  # (K, B, …)
         residual = torch.cat([part for _, part in found])  # (K, B)
-        chosen = best_explanation(x, residual, self.mean)
+        typical = self.variation if victim.noise > 0 else None
+        chosen = best_explanation(x, residual, self.mean, explained(victim, z), typical)
         each = torch.arange(len(z), device=z.device)
         trace = {
             "candidates": [repr(candidate) for candidate in candidates[: len(x)]],
@@ -220,6 +244,15 @@ class WhiteBox(Attack):
         return torch.stack([begin[candidate.start] for candidate in group])
 
 
+@torch.inference_mode()
+def spread_of(victim: Victim, data: AttackerData) -> Tensor:
+    """Every feature's standard deviation on the attacker's inputs (d,)."""
+    own = data.sample(STATISTICS).to(device_of(victim))
+    features = [victim.represent(part) for part in own.split(inputs_at_once(victim, CHUNK))]
+    spread: Tensor = torch.cat(features).std(dim=0)
+    return spread
+
+
 def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:
     """From what the victim's first trained layer sees to the input.
 
@@ -233,15 +266,36 @@ def network_coordinates(victim: Victim) -> Callable[[Tensor], Tensor]:
     return lambda s: s
 
 
-def best_explanation(x: Tensor, residual: Tensor, mean: Tensor | None = None) -> Tensor:
+def explained(victim: Victim, z: Tensor) -> Tensor:
+    """The residual of the true input (B,): who explains z (B, d) any better than that explains the noise.
+
+    What is coarse, or left out, is explained by many inputs exactly: any small residual is as good as 0.
+    """
+    noise: Tensor = (z.shape[1] * victim.noise) ** (1 / victim.power) / size_of(z, victim.power)
+    release = victim.release
+    is_defended = isinstance(release, Release) or (isinstance(release, Chain) and len(release) > 0)
+    return noise.clamp_min(EXPLAINED) if is_defended else noise
+
+
+def best_explanation(
+    x: Tensor,
+    residual: Tensor,
+    mean: Tensor | None = None,
+    explained: Tensor | float = 0.0,
+    typical: float | None = None,
+) -> Tensor:
     """For every input the candidate that explains z best, (K, B, …) × (K, B) → (B,).
 
-    Many inputs explain z equally well: among those within `TIE` of the smallest residual the plainest is taken, as an
-    attacker who knows no more than what inputs look like would do: the smoothest image, the vector nearest to the mean.
+    Many inputs explain z equally well: among those within `TIE` of the smallest residual, and those that explain all
+    but the noise, the plainest is taken, as an attacker who knows no more than what inputs look like would do: the
+    smoothest image, the vector nearest to the mean. Under noise images that are too smooth explain z as well: there it
+    is the one of the most `typical` total variation, where the attacker knows what is typical.
     """
-    bound = TIE * residual.amin(dim=0, keepdim=True)
+    bound = (TIE * residual.amin(dim=0, keepdim=True)).clamp_min(explained)
     if x.ndim == 5:
         unusual = torch.stack([total_variation(candidate) for candidate in x])  # (K, B)
+        if typical is not None:
+            unusual = (unusual / typical).log().abs()
     else:
         unusual = (x if mean is None else x - mean.to(x.device)).square().flatten(2).sum(dim=2)
         bound = bound.clamp_min(EXPLAINED)

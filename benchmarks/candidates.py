@@ -1,7 +1,8 @@
 """What each candidate of the white box is worth: how attackers are tuned, on networks and images that no table reports.
 
 Images are taken from the *training* split of the runs that are named; give runs of other seeds and strengths than those
-whose figures are published. Every candidate's SSIM, and what the choice without ground truth makes of the first eight:
+whose figures are published. Every candidate's SSIM, and what the choice without ground truth makes of those of the
+normal budget. Runs that are given together must all have noise on what they release, or none:
 
     python benchmarks/candidates.py checkpoints/mnist-lenet-vanilla-s7-* --recipe no-data --data-root data
 """
@@ -22,7 +23,7 @@ from torch import Tensor
 import attacks.whitebox as whitebox
 from attacks import AttackerData, Victim
 from attacks.descent import Candidate
-from attacks.whitebox import WhiteBox, best_explanation
+from attacks.whitebox import WhiteBox, best_explanation, candidates_of, explained
 from datamodules import TensorDataModule
 from datamodules.tensors import scaled
 from evaluations.images import data_of
@@ -37,16 +38,18 @@ GRID = {  # what one candidate is varied in, the rest as in the first of the rec
 }
 
 
-def variants(recipe: str, vary: bool) -> list[Candidate]:
-    """The recipe's own candidates, and, to look further, its first with one thing changed."""
-    own = whitebox.ADAPTIVE if recipe == "adaptive" else whitebox.NO_DATA
+def variants(recipe: str, vary: bool, victim: Victim) -> tuple[list[Candidate], int]:
+    """The recipe's own candidates, and, to look further, its first with one thing changed; how many are usual."""
+    usual, own = (candidates_of(recipe, each, victim.shape, victim.noise > 0) for each in ("normal", "thorough"))
     changes: list[dict[str, Any]] = [{name: value} for name, values in GRID.items() for value in values]
     varied = [dataclasses.replace(own[0], **change) for change in changes]
-    return list(dict.fromkeys([*own, *(varied if vary else [])]))
+    return list(dict.fromkeys([*usual, *own, *(varied if vary else [])])), len(usual)
 
 
-def attacked(run: Run, recipe: str, vary: bool, images: int, root: str | None) -> tuple[Tensor, Tensor, Tensor]:
-    """SSIM (K, B) and residual (K, B) of every candidate on training images, and the images that were chosen (B,)."""
+def attacked(
+    run: Run, recipe: str, vary: bool, images: int, root: str | None
+) -> tuple[list[Candidate], Tensor, Tensor, Tensor, Tensor]:
+    """What was tried on training images, its SSIM and residual (K, B), and SSIM of the chosen and of the best (B,)."""
     results = run.read_results()
     victim = Victim.from_checkpoint(run.checkpoint)
     data: TensorDataModule = data_of(results, victim, root, None)
@@ -54,7 +57,9 @@ def attacked(run: Run, recipe: str, vary: bool, images: int, root: str | None) -
     with torch.no_grad():
         z = victim.released(x)
     found, residuals = [], []
-    for candidate in variants(recipe, vary):
+    tried, usual = variants(recipe, vary, victim)
+    attack = WhiteBox(recipe)
+    for candidate in tried:
         whitebox.candidates_of = lambda *_, one=candidate: [one]
         attack = WhiteBox(recipe)
         attack.prepare(victim, AttackerData.of(data))
@@ -62,9 +67,12 @@ def attacked(run: Run, recipe: str, vary: bool, images: int, root: str | None) -
         found.append(reconstruction.x)
         residuals.append(reconstruction.residual)
     scores = torch.stack([ssim(each, x) for each in found])
-    usual = torch.stack(found[:8]), torch.stack(residuals[:8])
-    chosen = scores[best_explanation(*usual), torch.arange(len(x))]
-    return scores, torch.stack(residuals), chosen
+    typical = attack.variation if victim.noise > 0 else None
+    choice = best_explanation(
+        torch.stack(found[:usual]), torch.stack(residuals[:usual]), None, explained(victim, z.flatten(1)), typical
+    )
+    chosen = scores[choice, torch.arange(len(x))]
+    return tried, scores, torch.stack(residuals), chosen, scores[:usual].amax(dim=0)
 
 
 def main() -> None:
@@ -76,13 +84,13 @@ def main() -> None:
     parser.add_argument("--data-root", default=None)
     chosen = parser.parse_args()
     tables = [attacked(Run(run), chosen.recipe, chosen.vary, chosen.images, chosen.data_root) for run in chosen.runs]
-    for place, candidate in enumerate(variants(chosen.recipe, chosen.vary)):
+    for place, candidate in enumerate(tables[0][0]):
         each = "  ".join(
-            f"{scores[place].mean():.3f} ({residual[place].median():.3f})" for scores, residual, _ in tables
+            f"{scores[place].mean():.3f} ({residual[place].median():.3f})" for _, scores, residual, *_ in tables
         )
         print(f"{each}  {candidate}")
-    print("  ".join(f"{best.mean():.3f}        " for *_, best in tables), " chosen among the first eight")
-    print("  ".join(f"{s[:8].amax(dim=0).mean():.3f}        " for s, *_ in tables), " the best of them, with hindsight")
+    print("  ".join(f"{taken.mean():.3f}        " for *_, taken, _ in tables), " chosen among the usual ones")
+    print("  ".join(f"{best.mean():.3f}        " for *_, best in tables), " the best of them, with hindsight")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from attacks import Victim
-from attacks.descent import Descent
+from attacks.descent import Descent, squared_error
 from attacks.whitebox import PAPER_GREY, PAPER_STEPS, network_coordinates
 from datamodules.tensors import scaled
 from evaluations.images import data_of
@@ -31,7 +31,8 @@ def descended(victim: Victim, z: Tensor, into_input: Callable[[Tensor], Tensor])
     """The recovered images, their residuals, and how many descents overflowed."""
     starts = torch.zeros(1, len(z), *victim.shape)
     ones = torch.ones_like(z[0])
-    descent = Descent(lambda s: victim.represent(into_input(s)), z, [PAPER_GREY], starts, ones)
+    misfit = squared_error(lambda s: victim.represent(into_input(s)))
+    descent = Descent(misfit, z, [PAPER_GREY], starts, ones)
     descent.run(PAPER_STEPS, "paper")
     s, residual = descent.ended(at_the_last=True)
     return into_input(s[0]), residual[0], int((descent.lr < PAPER_GREY.lr).sum())

@@ -104,8 +104,7 @@ class Case:
 
 def is_random(victim: Victim) -> bool:
     """Whether two answers for one input differ; of a release that is any function nobody knows, so they may."""
-    releases = getattr(victim.release, "is_random", None)
-    return bool(releases) if releases is not None else True
+    return bool(getattr(victim.release, "is_random", getattr(victim.release, "random", True)))
 
 
 def over_draws(scores: list[dict[str, Tensor]]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def attack_keys(config: AttackConfig) -> list[str]:
 
     Example:
         >>> attack_keys(AttackConfig())
-        ['whitebox/paper', 'whitebox/no-data', 'whitebox/adaptive', 'decoder/adaptive']
+        ['whitebox/paper', 'whitebox/no-data', 'whitebox/adaptive', 'decoder/adaptive', 'refined', 'positions']
         >>> attack_keys(AttackConfig(attacks=["decoder"], recipe=["paper"]))
         ['decoder/paper']
     """
@@ -106,7 +106,11 @@ class Suite:
     attacks: tuple[str, ...]
 
 
-STANDARD = Suite("standard", 1, ("whitebox/paper", "whitebox/no-data", "whitebox/adaptive", "decoder/adaptive"))
+STANDARD = Suite(
+    "standard",
+    1,
+    ("whitebox/paper", "whitebox/no-data", "whitebox/adaptive", "decoder/adaptive", "refined", "positions"),
+)
 
 
 def suite_of(attacks: dict[str, Any], unfit: Sequence[str]) -> dict[str, Any] | None:

@@ -63,6 +63,7 @@ def evaluate_images(
     victim = Victim.from_module(module).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
     case = case_of(run, victim, datamodule, asked)
+    asked.leave_out(results, victim)
     for attack in asked.attacks:
         if asked.has(results, attack):
             score_again(run, results, attack, datamodule, device)
@@ -180,11 +181,17 @@ class Asked:
         """What a config asks of a run with these results."""
         seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
         data, release = results["data"], results["defence"].get("release") or []
-        attacks = chosen_attacks(config, seed, run.folder)
+        attacks = those_that_fit(chosen_attacks(config, seed, run.folder), results)
         conditions = list(conditions_of(config, data["train"]))
         draws = config.draws if is_random(release) else 1
         samples = min(config.samples, data["test"])
         return cls(seed, samples, draws, config.queries, attacks, conditions, release)
+
+    def leave_out(self, results: dict[str, Any], victim: Victim) -> None:
+        """Forget attacks that have nothing to go by with this victim, and let the results say which."""
+        unfit = {attack.key for attack in self.attacks if not attack.fits(victim)}
+        results["does_not_fit"] = sorted({*results.get("does_not_fit", []), *unfit})
+        self.attacks = those_that_fit(self.attacks, results)
 
     def has(self, results: dict[str, Any], attack: Attack) -> bool:
         """Whether the results have an attack under the usual conditions, on as many inputs and draws."""
@@ -220,6 +227,15 @@ class Asked:
     def is_scored(self, results: dict[str, Any]) -> bool:
         """Whether every finished attack has every score."""
         return all(fully_scored(results, attack) for attack in self.attacks)
+
+
+def those_that_fit(attacks: list[Attack], results: dict[str, Any]) -> list[Attack]:
+    """The attacks without those that have nothing to go by, as results say; refused where only floors are left."""
+    unfit = results.get("does_not_fit", [])
+    kept = [attack for attack in attacks if attack.key not in unfit]
+    if attacks and all(attack.is_floor for attack in kept):
+        raise UserError(f"{', '.join(unfit)} cannot be tried on {results['name']}: its release gives it nothing")
+    return kept
 
 
 def is_drawn(run: Run, results: dict[str, Any]) -> bool:

@@ -119,8 +119,8 @@ class AttackConfig:
     """How a run is attacked. Which attacks there are is known to `evaluations.chosen`, which also checks their names.
 
     Args:
-        attacks: standard, the suite with a version; for images whitebox and decoder (all recipes of the first, the
-            adaptive one of the second), for text text; one alone, such as decoder/paper or text/sipit; or your own as
+        attacks: standard, the suite with a version; for images whitebox (all its recipes), decoder (the adaptive
+            one), refined and positions, for text text; one alone, such as decoder/paper or text/sipit; or your own as
             path/to/file.py:Class. none attacks nothing. What the label alone gives away (prototype, label) and who has
             the true input in a gallery are always beside them.
         recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
@@ -144,7 +144,7 @@ class AttackConfig:
         attack_options: of the attacks, by name; what is not given has its default.
     """
 
-    attacks: list[str] = not_identity(["whitebox", "decoder", "text"])
+    attacks: list[str] = not_identity(["standard"])
     recipe: list[str] = not_identity([])
     samples: int = not_identity(100)
     budget: str = not_identity("normal")

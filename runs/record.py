@@ -165,6 +165,7 @@ OF_AN_ATTACK: dict[str, Check] = {
 }  # fmt: skip
 BESIDE_ATTACKS: dict[str, Check] = {  # what newer runs say beside their attacks
     "certificate": is_certificate, "warnings": list_of(is_text), "suite": is_mapping, "cost": is_mapping,
+    "does_not_fit": list_of(is_text),
 }  # fmt: skip
 OF_COST: dict[str, Check] = dict.fromkeys(
     ("client_macs", "server_macs", "client_parameters", "server_parameters", "server_gain"), is_number

@@ -178,7 +178,7 @@ def test_help_shows_defaults(command: Command) -> None:
     assert "passes over the training set (default: 20)" in groups["training"]
     assert "(default: lenet)" in groups["network"]
     assert "the standard deviation of the noise (default: 0.5)" in groups["defence"]
-    assert "(default: whitebox decoder text)" in groups["attacks"]
+    assert "(default: standard)" in groups["attacks"]
     assert "None" not in "".join(groups[name] for name in GROUPS)
 
 

@@ -51,7 +51,7 @@ def test_every_attack_and_the_worst_case_have_their_leak(noisy: Run) -> None:
     expected = (decoder["ssim"]["mean"] - max(floors)) / (1 - max(floors))
     assert decoder["leak"]["ssim"]["mean"] == pytest.approx(expected, abs=1e-5)
     assert "reid" in results["attacks"]["gallery"]["leak"]
-    assert len(results["attacks"]["label"]["others"]) == 2, "four attacks are held against four label-only ones"
+    assert len(results["attacks"]["label"]["others"]) == 3, "five attacks are held against five label-only ones"
 
 
 def test_the_worst_case_of_label_only_attackers_does_not_leak(noisy: Run) -> None:
@@ -135,11 +135,21 @@ def test_warnings_say_a_figure(noisy: Run) -> None:
     assert "whitebox/paper was stopped early" in said
 
 
-def test_the_standard_suite_has_a_version(noisy: Run) -> None:
+def test_the_standard_suite_has_a_version_and_leaves_out_what_does_not_fit(
+    noisy: Run, config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper"]) == 0
     assert "suite" not in noisy.read_results()
     assert main([str(noisy.folder), *FEW, "--attacks", "standard"]) == 0
-    assert noisy.read_results()["suite"] == {"name": "standard", "version": 1}
+    results = noisy.read_results()
+    assert results["suite"] == {"name": "standard", "version": 1}
+    assert results["does_not_fit"] == ["positions"]
+    assert "positions" not in results["attacks"]
+    for _ in range(2):
+        refused_by(main, capsys, "positions cannot be tried on", str(noisy.folder), *FEW, "--attacks", "positions")
+    sparse = run_of(config(release=["topk"], keep=0.1))
+    assert main([str(sparse.folder), *FEW]) == 0
+    assert "positions" in sparse.read_results()["worst_case"]["attacks"]
 
 
 # ---------------------------------------------------------------------- a user's own attack

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import attacks.decoder.attack as decoder_attack
+import attacks.refined as refined_attack
 import evaluations.images as images
 from attacks.text.proxy import InnerLoop
 from attacks.text.single_commit import OPERATING_POINTS
@@ -25,4 +26,6 @@ def weaken(patch: pytest.MonkeyPatch) -> None:
     for budget in STEPS:
         patch.setitem(STEPS, budget, 5)
         patch.setitem(decoder_attack.STEPS, budget, 3)
+        patch.setitem(refined_attack.STEPS, budget, 3)
+        patch.setitem(refined_attack.TRIALS, budget, 4)
     images.perceptual_or_none.cache_clear()

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,8 +44,8 @@ class Decoder(Attack):
     lies in the cache, the GAN too: the one that decodes held-out data better is used.
     """
 
-    recipes = ("paper", "adaptive")
-    usual = ("adaptive",)  # the GAN's 50 epochs are on request
+    recipes: ClassVar[tuple[str, ...]] = ("paper", "adaptive")
+    usual: ClassVar[tuple[str, ...]] = ("adaptive",)  # the GAN's 50 epochs are on request
     decoder_epochs: int = option(GAN_EPOCHS, "epochs of the GAN; the paper has 50", least=1)
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -70,22 +70,30 @@ class Decoder(Attack):
 
     def prepare(self, victim: Victim, data: AttackerData | None) -> None:
         if data is None:
-            raise UserError("the decoder attack needs inputs of the attacker's own, and this threat model grants none")
-        order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(self.seed))
-        held_out, own = order[: min(HELD_OUT, len(order) // 10)], order[min(HELD_OUT, len(order) // 10) :]
-        known = AttackerData(data.x[own], data.y[own])
+            raise UserError(
+                f"the {self.name} attack needs inputs of the attacker's own, and this threat model grants none"
+            )
+        held_out, own = self.divided(data)
+        compared = held_out if len(held_out.y) else own
         for kind in self.kinds:
-            file = self.file(kind, victim, known)
+            file = self.file(kind, victim, own)
             if kind == "gan" and self.recipe == "adaptive" and self.budget != "thorough" and not file.is_file():
                 continue  # one of another victim, or of other data
-            network = self.decoder(kind, victim, known, file)
-            loss = self.loss_on(data.images(held_out if len(held_out) else own).to(device_of(victim)), network, victim)
+            network = self.decoder(kind, victim, own, file)
+            loss = self.loss_on(compared.images(slice(None)).to(device_of(victim)), network, victim)
             if math.isfinite(loss):
                 self.networks[kind], self.held_out[kind] = network, loss
             else:
                 file.unlink(missing_ok=True)
         if not self.networks:
             raise UserError(f"{self.key} diverged: its outputs are no numbers; try another --attack-seed")
+
+    def divided(self, data: AttackerData) -> tuple[AttackerData, AttackerData]:
+        """The attacker's inputs that are held out, none where there are fewer than ten, and those it is trained on."""
+        order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(self.seed))
+        parts = order.tensor_split([min(HELD_OUT, len(order) // 10)])
+        held_out, own = (AttackerData(data.x[part], data.y[part]) for part in parts)
+        return held_out, own
 
     @torch.no_grad()
     def loss_on(self, x: Tensor, network: InverseNetwork, victim: Victim) -> float:
@@ -131,7 +139,7 @@ class Decoder(Attack):
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         if not self.networks:
-            raise UserError("the decoder attack must be prepared before it can reconstruct")
+            raise UserError(f"the {self.name} attack must be prepared before it can reconstruct")
         began = time.perf_counter()
         better = min(self.networks, key=self.held_out.__getitem__)
         with torch.no_grad():

@@ -135,7 +135,7 @@ def test_a_descent_that_overflows_starts_again_from_its_best_point(
     wild = Candidate(
         optimiser, lr=100_000.0, loss="mse", start="zeros", tv=0.0, tv_end=None, leak=0.0, weight_decay=decay, box=False
     )
-    descent = Descent(victim.represent, z, [wild], torch.zeros(1, 6, 1, 28, 28), torch.ones(784))
+    descent = Descent(victim.misfit, z, [wild], torch.zeros(1, 6, 1, 28, 28), torch.ones(784))
     assert descent.run(300, "wild") == 300
     assert (descent.lr < wild.lr).all(), "every input overflowed"
     for at_the_last in (False, True):

@@ -17,6 +17,8 @@ class Release(Part):
 
     random: ClassVar[bool] = False  # whether two queries for one input get two answers
     growing = False  # whether it is not yet as strong as it will be
+    leaves_out: ClassVar[bool] = False  # whether entries are left out, 0 in their place
+    power: ClassVar[float] = 2.0  # of a difference, that `misfit` is
 
     @property
     def noise(self) -> float:
@@ -30,6 +32,21 @@ class Release(Part):
     def expected(self, z: Tensor) -> Tensor:
         """What leaves the client without what is drawn at random: an attacker who knows the release explains that."""
         return self.forward(z)
+
+    def misfit(self, z: Tensor, seen: Tensor) -> Tensor:
+        """How badly each entry of z explains what was seen of it, (B, …) × (B, …) → (B, …): what attackers minimise.
+
+        At least 0, differentiable in z, and up to a factor the negative log-likelihood: a difference to the `power`.
+        """
+        return (self.expected(z) - seen).square()
+
+    def unavoidable(self, before: float = 0.0) -> float:
+        """The mean misfit of an entry of the true z; to explain more than that is to explain noise.
+
+        Args:
+            before: the standard deviation of noise that other releases added before.
+        """
+        return self.noise**2 + before**2
 
     def at(self, progress: float) -> None:
         """Told before every epoch which part of the training is done, in [0, 1]; 1 ever after."""
@@ -66,6 +83,30 @@ class Chain(nn.Sequential):
         for each in self.releases():
             z = each.expected(z)
         return z
+
+    @property
+    def power(self) -> float:
+        """Of a difference, that `misfit` is."""
+        return self.releases()[-1].power if len(self) else Release.power
+
+    def misfit(self, z: Tensor, seen: Tensor) -> Tensor:
+        """How badly each entry of z explains what was seen of it: the last release's own, behind the others' expected.
+
+        Only of the last release the answer itself was seen.
+        """
+        if not len(self):
+            return (z - seen).square()
+        *before, last = self.releases()
+        for each in before:
+            z = each.expected(z)
+        return last.misfit(z, seen)
+
+    def unavoidable(self) -> float:
+        """The mean misfit of an entry of the true z."""
+        if not len(self):
+            return 0.0
+        *before, last = self.releases()
+        return last.unavoidable(math.hypot(*(each.noise for each in before)))
 
     @property
     def is_random(self) -> bool:

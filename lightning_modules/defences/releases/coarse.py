@@ -26,6 +26,13 @@ class Quantise(Release):
         straight_through: Tensor = rounded + (z - z.detach())  # exactly the rounded value: no digit of z comes along
         return straight_through
 
+    def misfit(self, z: Tensor, seen: Tensor) -> Tensor:
+        """The squared distance to the bin: 0 wherever z rounds to what was seen, the ends of its range included."""
+        low, high = seen.amin(dim=features(seen), keepdim=True), seen.amax(dim=features(seen), keepdim=True)
+        half = (high - low) / (2**self.bits - 1) / 2
+        inside = z.detach().maximum((seen - half).maximum(low)).minimum((seen + half).minimum(high))
+        return (z - inside).square()
+
 
 @RELEASES("clip")
 class Clip(Release):

@@ -66,11 +66,18 @@ class Gaussian(Noise):
 class Laplace(Noise):
     """z + noise of density exp(−|·|/b)/2b, whose variance is 2b²."""
 
+    power = 1.0
     scale: float = option(0.5, "b, the scale of the noise", above=0)
 
     @property
     def noise(self) -> float:
         return 2**0.5 * self.scale
+
+    def misfit(self, z: Tensor, seen: Tensor) -> Tensor:
+        return (self.expected(z) - seen).abs()
+
+    def unavoidable(self, before: float = 0.0) -> float:
+        return self.scale + before
 
     def drawn(self, z: Tensor) -> Tensor:
         one, other = torch.empty_like(z).exponential_(), torch.empty_like(z).exponential_()
