@@ -29,7 +29,7 @@ from runs.folder import Run
 from runs.matching import matching_vanilla
 
 EXAMPLES = """\
-  python evaluate.py checkpoints/mnist-*                                            white box and decoder on 100 images
+  python evaluate.py checkpoints/mnist-*                                            the standard suite on 100 images
   python evaluate.py checkpoints/mnist-* --attacks whitebox decoder --samples 100
   python evaluate.py checkpoints/mnist-lenet-…/last.ckpt --attacks whitebox --recipe paper
   python evaluate.py checkpoints/cifar10-* --attacks decoder/paper decoder/adaptive  the paper's GAN too: 50 epochs

@@ -86,8 +86,8 @@ class Case:
         began = time.perf_counter()
         victim = self.victim if condition is None else condition.victim(self.victim, self.unit)
         own = self.own if condition is None else condition.data(self.own)
-        draws = draws if is_random(victim) and not attack.is_floor else 1
-        z = torch.cat([self.released(victim, draw) for draw in range(draws)])  # from here on only the scorer knows x
+        made = draws if is_random(victim) and not attack.is_floor else 1
+        z = torch.cat([self.released(victim, draw) for draw in range(made)])  # from here on only the scorer knows x
         with draws_from(self.seed, self.device):
             attack.prepare(victim, own)
             if isinstance(attack, LabelOnly):
@@ -99,7 +99,7 @@ class Case:
         scores = [self.scorer().score(part) for part in parts]
         record = {**over_draws(scores), **recorded(attack, reconstruction, made_with)}
         about = {"samples": len(self.inputs), "inputs": self.inputs, "settings": attack.settings, "stopped": stopped}
-        return Attacked(parts[0], {**record, **about}, stopped)
+        return Attacked(parts[0], {**record, **about, "draws_asked": draws}, stopped)
 
 
 def is_random(victim: Victim) -> bool:

@@ -32,6 +32,11 @@ class Condition:
     name: str
     asked: str
 
+    @property
+    def said(self) -> str:
+        """It in words."""
+        return f"{self.kind.replace('_', ' ')} {self.name}"
+
     def applies_to(self, attack: Attack, release: Any) -> bool:
         """Whether it makes a difference to an attack on a run with this release, as results.json records it."""
         if attack.is_floor:

@@ -48,6 +48,8 @@ def check_attacks_fit(what: str, on_text: bool, config: AttackConfig) -> None:
     asked = " ".join(config.attacks)
     if on_text and not config.text_policies():
         raise UserError(f"{what} is a run on text, which --attacks text recovers; got --attacks {asked}")
+    if on_text and (config.draws > 1 or config.queries != [1] or config.attacker_data != ["all"]):
+        raise UserError(f"{what} is a run on text: --draws, --queries and --attacker-data are for images and vectors")
     if not on_text and not attack_keys(config):
         raise UserError(f"{what} is a run on images or vectors, not on text; got --attacks {asked}")
 

@@ -20,8 +20,8 @@ from lightning_modules.defences.releases import Chain, Laplace
 from lightning_modules.drawing import draws_from
 from metrics.certificates import certificate, gaussian_of, reid_measured
 from metrics.cost import MOST_TRAINED_ON, cost, server_gain
-from metrics.leak import floor_of, leak_record
-from metrics.summary import BESIDE, FLOORS, GALLERY, scored, worst_case, worst_scores
+from metrics.leak import floor_on, label_only, leak_record
+from metrics.summary import BESIDE, GALLERY, scored, worst_case, worst_scores
 from reports.tables import attack_line
 from runs.environment import environment
 
@@ -47,7 +47,7 @@ def add_leaks(results: dict[str, Any]) -> None:
         add_leak(record, record["inputs"], floors)
         for kind in KINDS:
             for each in record.get(kind, {}).values():
-                add_leak(each, record["inputs"], floors)
+                add_leak(each, each["inputs"], floors)
     inputs, scores = worst_scores(attacks)
     count = len(results["worst_case"].get("attacks", []))
     if count and (floor := floor_on(inputs, floors, count)):
@@ -62,27 +62,6 @@ def add_leak(record: dict[str, Any], inputs: list[int], floors: list[dict[str, A
         record |= leak_record(record["scores"], floor)
 
 
-def label_only(attacks: dict[str, Any]) -> list[dict[str, Any]]:
-    """The attackers who know the label alone, each with its `inputs` and `scores`, the best of them first."""
-    found = [attacks[key] for key in FLOORS if key in attacks]
-    main = "ssim" if all("ssim" in each["scores"] for each in found) else "mse"
-    sign = -1 if main == "mse" else 1
-    found.sort(key=lambda each: sign * each[main]["mean"], reverse=True)
-    label = attacks.get("label", {})
-    return [*found, *({"inputs": label["inputs"], "scores": each} for each in label.get("others", []))]
-
-
-def floor_on(inputs: list[int], floors: list[dict[str, Any]], count: int) -> dict[str, Tensor]:
-    """The best on each of some inputs of so many label-only attackers; nothing where one of them did not see them."""
-    rows = []
-    for each in floors[:count]:
-        place = {index: row for row, index in enumerate(each["inputs"])}
-        if not all(index in place for index in inputs):
-            return {}
-        rows.append({name: [s[place[index]] for index in inputs] for name, s in each["scores"].items()})
-    return floor_of(rows, min(count, len(rows))) if rows else {}
-
-
 # ---------------------------------------------------------------------- identity, certificate, cost
 
 
@@ -90,16 +69,21 @@ def add_identity(results: dict[str, Any], case: Case, datamodule: TensorDataModu
     """Give the run its gallery attack and its certificate, for one answer and for several, where they are not there."""
     if has_identity(results, len(case.inputs), queries):
         return
-    wanted = averaged(results, queries)
-    tests = tests_of(case, datamodule)
-    results["attacks"][GALLERY] = record = reidentified(case, case.victim, datamodule, tests)
-    often = {each: asked_often(case.victim, int(each)) for each in wanted}
-    record["queries"] = {each: reidentified(case, victim, datamodule, tests) for each, victim in often.items()}
-    print(attack_line(GALLERY, record), flush=True)
-    results["certificate"] = certified(case, datamodule, tests, 1)
-    if results["certificate"] is not None:
-        more = {each: certified(case, datamodule, tests, int(each)) for each in wanted}
-        results["certificate"]["for_queries"] = more
+    tests, done = tests_of(case, datamodule), results["attacks"].get(GALLERY, {})
+    if done.get("samples", 0) < len(case.inputs) or "certificate" not in results:
+        wanted = sorted({*averaged(results, queries), *done.get("queries", {})}, key=int)
+        done = reidentified(case, case.victim, datamodule, tests)
+        results["attacks"][GALLERY] = {**done, "queries": {}}
+        results["certificate"] = certified(case, datamodule, tests, 1)
+        print(attack_line(GALLERY, done), flush=True)
+    else:
+        wanted = [each for each in averaged(results, queries) if each not in done["queries"]]
+    for each in wanted:
+        victim = asked_often(case.victim, int(each))
+        results["attacks"][GALLERY]["queries"][each] = reidentified(case, victim, datamodule, tests)
+        if results["certificate"] is not None:
+            more = results["certificate"].setdefault("for_queries", {})
+            more[each] = certified(case, datamodule, tests, int(each))
 
 
 def has_identity(results: dict[str, Any], samples: int, queries: list[int]) -> bool:
@@ -211,7 +195,8 @@ def warnings_of(results: dict[str, Any]) -> list[str]:
         if record.get("stopped"):
             found.append(f"{key} was stopped early: its figure is less than it would get")
     real = {key: each for key, each in attacks.items() if key not in BESIDE}
-    if is_random(results["defence"].get("release")) and any("draws" not in each for each in real.values()):
+    random = results.get("random_release", is_random(results["defence"].get("release")))
+    if random and any("draws" not in each for each in real.values()):
         found.append("the release is random and was attacked with one draw of it; --draws 5 says how much draws differ")
     return found
 

@@ -18,6 +18,7 @@ from datamodules.assets import AssetError
 from datamodules.tensors import scaled
 from errors import UserError
 from evaluations.case import Case
+from evaluations.case import is_random as is_random_victim
 from evaluations.chosen import chosen_attacks, suite_of
 from evaluations.conditions import KINDS, Condition, conditions_of, is_random
 from evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
@@ -39,6 +40,7 @@ from runs.matching import check_same_data
 from runs.record import complete
 
 PICTURE = "recovered.png"
+BEFORE_MISFITS = 2  # the white box's format when it explained every release by the squared error
 RANKED = 1000  # test inputs among which the true one is searched
 
 
@@ -62,33 +64,37 @@ def evaluate_images(
     module = load_module(run.checkpoint)
     victim = Victim.from_module(module).to(device)
     datamodule = data_of(results, victim, data_root, dataset)
-    case = case_of(run, victim, datamodule, asked)
+    case = case_of(run, victim, datamodule, asked.samples, asked.seed)
     asked.leave_out(results, victim)
+    results["random_release"] = is_random_victim(victim)
     for attack in asked.attacks:
         if asked.has(results, attack):
             score_again(run, results, attack, datamodule, device)
         else:
             attack_once(run, results, attack, case, asked)
+        if attack.key == "label" and asked.lacks_others(results):
+            samples = results["attacks"]["label"]["samples"]
+            add_others(results, attack, case_of(run, victim, datamodule, samples, asked.seed), asked)
         for condition in asked.missing(results, attack):
             under_condition(run, results, attack, case, condition, asked, module, datamodule)
     add_identity(results, case, datamodule, asked.queries)
     add_cost(results, victim, datamodule, case.seed)
-    enter(run, results, asked)
+    enter(run, results)
     if len(victim.shape) == 3:
         draw(run, datamodule, results)
     return results
 
 
-def case_of(run: Run, victim: Victim, datamodule: TensorDataModule, asked: Asked) -> Case:
-    """The victim with the test inputs that are attacked."""
-    inputs, device = datamodule.sample_of_tests(asked.samples), device_of(victim)
+def case_of(run: Run, victim: Victim, datamodule: TensorDataModule, samples: int, seed: int) -> Case:
+    """The victim with so many test inputs that are attacked."""
+    inputs, device = datamodule.sample_of_tests(samples), device_of(victim)
     return Case(
         victim,
         AttackerData.of(datamodule),
         datamodule.test[0][inputs].to(device),
         datamodule.test[1][inputs].to(device),
         inputs.tolist(),
-        asked.seed,
+        seed,
         functools.cache(lambda: scorer_of(run, datamodule, inputs, device)),
     )
 
@@ -96,27 +102,27 @@ def case_of(run: Run, victim: Victim, datamodule: TensorDataModule, asked: Asked
 def attack_once(run: Run, results: dict[str, Any], attack: Attack, case: Case, asked: Asked) -> None:
     """Run one attack and write it down; what was finished is never replaced by what was stopped."""
     found = case.attacked(attack.anew(), asked.draws)
-    if attack.key == "label":
-        found.record["others"] = others_of(attack, case, asked.label_attackers(results) - 2)
     if not (found.stopped and attack.key in results["attacks"]):
         keep(run, attack.key, found.x)
         before = results["attacks"].get(attack.key, {})
-        kept = {kind: before[kind] for kind in KINDS if kind in before and before["samples"] == len(case.inputs)}
+        # of the same attack what came back under conditions stays; those of a weaker one are asked for again
+        same = before.get("settings") == attack.settings and before.get("samples") == len(case.inputs)
+        kept = {name: before[name] for name in (*KINDS, "not_under") if same and name in before}
         results["attacks"][attack.key] = {**found.record, **kept}
-        enter(run, results, asked)
+        enter(run, results)
         print(attack_line(attack.key, results["attacks"][attack.key]), flush=True)
     if found.stopped:  # the best so far is kept; the same command does the attack in full
         raise KeyboardInterrupt
 
 
-def others_of(label: Attack, case: Case, count: int) -> list[dict[str, list[float]]]:
-    """The scores of so many more label-only attackers, of other seeds: the floor of a worst case over many attacks."""
-    found = []
-    for number in range(1, count + 1):
+def add_others(results: dict[str, Any], label: Attack, case: Case, asked: Asked) -> None:
+    """Score more label-only attackers, of other seeds, as the recorded one was made: a worst case needs many floors."""
+    record = results["attacks"]["label"]
+    record["others"] = []
+    for number in range(1, asked.label_attackers(results) - 1):
         other = label.anew()
-        other.seed = label.seed + number
-        found.append(case.attacked(other).record["scores"])
-    return found
+        other.seed, other.budget = label.seed + number, record["settings"]["budget"]
+        record["others"].append(case.attacked(other).record["scores"])
 
 
 def under_condition(
@@ -130,22 +136,26 @@ def under_condition(
     datamodule: TensorDataModule,
 ) -> None:
     """Run one attack under a condition and write it down beside what it recovers without."""
-    found = case.attacked(attack.anew(), asked.draws, condition)
+    own = results["attacks"][attack.key]
+    changed = condition.victim(case.victim, case.unit)
+    if not attack.fits(changed):
+        own["not_under"] = [*own.get("not_under", []), condition.said]
+        return
+    found = case.attacked(attack.anew(), asked.draws_under, condition)
     if found.stopped:
         raise KeyboardInterrupt
-    unneeded = ("environment", "inputs", "settings", "stopped", "trace", "format")
-    record = {name: value for name, value in found.record.items() if name not in unneeded}
+    record = {name: value for name, value in found.record.items() if name not in ("environment", "trace")}
     if condition.kind == "channels":
-        channel = condition.victim(case.victim, case.unit).release
+        channel = changed.release
         assert isinstance(channel, Chain)
         record["accuracy"] = measure_utility(module.to(case.device), datamodule, channel[-1]).accuracy
         record["noise_unit"] = case.unit
-    results["attacks"][attack.key].setdefault(condition.kind, {})[condition.name] = record
-    enter(run, results, asked)
-    print(attack_line(f"{attack.key}, {condition.kind.replace('_', ' ')} {condition.name}", record), flush=True)
+    own.setdefault(condition.kind, {})[condition.name] = record
+    enter(run, results)
+    print(attack_line(f"{attack.key}, {condition.said}", record), flush=True)
 
 
-def enter(run: Run, results: dict[str, Any], asked: Asked) -> None:
+def enter(run: Run, results: dict[str, Any]) -> None:
     """Write down what is known so far, with what follows from it."""
     add_leaks(results)
     results["warnings"] = warnings_of(results)
@@ -161,7 +171,8 @@ class Asked:
     Args:
         seed: of the attacks.
         samples: how many inputs are attacked.
-        draws: how often each is released, where a release is random.
+        draws: how often each is released, where the run's own release is random.
+        draws_under: the same under a condition, which may be random where the run is not.
         queries: how many answers the attacker averages.
         attacks: in the order in which they are run.
         conditions: under which they are run beside the usual one.
@@ -171,6 +182,7 @@ class Asked:
     seed: int
     samples: int
     draws: int
+    draws_under: int
     queries: list[int]
     attacks: list[Attack]
     conditions: list[Condition]
@@ -185,7 +197,7 @@ class Asked:
         conditions = list(conditions_of(config, data["train"]))
         draws = config.draws if is_random(release) else 1
         samples = min(config.samples, data["test"])
-        return cls(seed, samples, draws, config.queries, attacks, conditions, release)
+        return cls(seed, samples, draws, config.draws, config.queries, attacks, conditions, release)
 
     def leave_out(self, results: dict[str, Any], victim: Victim) -> None:
         """Forget attacks that have nothing to go by with this victim, and let the results say which."""
@@ -195,21 +207,26 @@ class Asked:
 
     def has(self, results: dict[str, Any], attack: Attack) -> bool:
         """Whether the results have an attack under the usual conditions, on as many inputs and draws."""
-        if not finished(results, attack, self.samples):
-            return False
-        record = results["attacks"][attack.key]
-        if attack.key == "label" and len(record.get("others", [])) < self.label_attackers(results) - 2:
-            return False
-        return attack.is_floor or record.get("draws", {"count": 1})["count"] >= self.draws
+        record = results["attacks"].get(attack.key)
+        return finished(record, attack, self.samples) and (attack.is_floor or draws_of(record) >= self.draws)
 
     def missing(self, results: dict[str, Any], attack: Attack) -> list[Condition]:
         """The conditions under which an attack is asked for and was not run."""
         record = results["attacks"].get(attack.key, {})
-        return [
-            each
-            for each in self.conditions
-            if each.applies_to(attack, self.release) and each.name not in record.get(each.kind, {})
-        ]
+        found = []
+        for each in self.conditions:
+            done = record.get(each.kind, {}).get(each.name)
+            enough = finished(done, attack, self.samples) and draws_of(done) >= self.draws_under
+            if each.applies_to(attack, self.release) and not enough and each.said not in record.get("not_under", []):
+                found.append(each)
+        return found
+
+    def lacks_others(self, results: dict[str, Any]) -> bool:
+        """Whether the floor needs more label-only attackers, or their scores are fewer than the first one's."""
+        record = results["attacks"]["label"]
+        others = record.get("others", [])
+        few = len(others) < self.label_attackers(results) - 2
+        return few or any(each.keys() != record["scores"].keys() for each in others)
 
     def label_attackers(self, results: dict[str, Any]) -> int:
         """How many label-only attackers the floor of the worst case needs: as many as there are attacks."""
@@ -219,6 +236,8 @@ class Asked:
     def is_done(self, run: Run, results: dict[str, Any]) -> bool:
         """Whether everything was run, and drawn."""
         if not (is_drawn(run, results) and all(self.has(results, attack) for attack in self.attacks)):
+            return False
+        if any(attack.key == "label" and self.lacks_others(results) for attack in self.attacks):
             return False
         if self.attacks and not ("cost" in results and has_identity(results, self.samples, self.queries)):
             return False
@@ -264,26 +283,39 @@ def read_attackable(run: Run) -> dict[str, Any]:
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
-    versions = {key: version_of(key, record) for key, record in results["attacks"].items()}
+    released = bool(results["defence"].get("release"))
+    versions = {key: version_of(key, record, released) for key, record in results["attacks"].items()}
     results["attacks"] = complete(results["attacks"], versions, "stopped")
     return results
 
 
-def version_of(key: str, record: Any) -> int:
-    """Today's format of an attack; what a user's own attack left is as its file, which need not be here, left it."""
+def version_of(key: str, record: Any, released: bool) -> int:
+    """Today's format of an attack; what a user's own attack left is as its file, which need not be here, left it.
+
+    Args:
+        key: of the attack.
+        record: what is kept of it.
+        released: whether the run has a release.
+    """
     name = key.split("/")[0]
     if name == GALLERY:
         return GALLERY_FORMAT
+    if name == "whitebox" and not released and record.get("format") == BEFORE_MISFITS:
+        return BEFORE_MISFITS  # without a release the white box is what it was, to the last bit
     version: int = ATTACKS[name].version if name in ATTACKS else record.get("format", Attack.version)
     return version
 
 
-def finished(results: dict[str, Any], attack: Attack, samples: int) -> bool:
-    """Whether the results have this attack already, on as many inputs and with at least what is asked for spent on it.
+def draws_of(record: dict[str, Any] | None) -> int:
+    """How many draws were asked for when a record was made."""
+    return 1 if record is None else int(record.get("draws_asked", record.get("draws", {}).get("count", 1)))
+
+
+def finished(done: dict[str, Any] | None, attack: Attack, samples: int) -> bool:
+    """Whether a record is of this attack, on as many inputs and with at least what is asked for spent on it.
 
     A weaker attack never replaces a stronger one: the ordinary command after a thorough one has nothing to do.
     """
-    done = results["attacks"].get(attack.key)
     if done is None or done["stopped"] or done["samples"] < samples:
         return False
     theirs, ours = dict(done["settings"]), dict(attack.settings)
@@ -306,7 +338,9 @@ def score_again(
     done = results["attacks"][attack.key]
     if not fully_scored(results, attack) and run.recovered(attack.key).is_file():
         recovered = recovered_by(run, results, attack.key).to(device)
-        done |= scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
+        found = scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
+        done["scores"] = {**found.pop("scores"), **done["scores"]}  # what is there may be a mean over draws
+        results["attacks"][attack.key] = {**found, **done}
 
 
 def scorer_of(run: Run, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:

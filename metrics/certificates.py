@@ -274,7 +274,8 @@ def reid_measured(
         apart = torch.cdist(z[rows], h[members], p=norms[distance]).gather(1, candidates)
         least = apart.amin(dim=1, keepdim=True)
         hits[rows] = (apart[:, :1] == least).double()[:, 0] / (apart == least).sum(dim=1)
-        picked[rows] = members[candidates.gather(1, apart.argmin(dim=1, keepdim=True))[:, 0]]
+        guess = torch.rand(apart.shape, generator=generator, device=h.device) * (apart == least)  # of a tie any one
+        picked[rows] = members[candidates.gather(1, guess.argmax(dim=1, keepdim=True))[:, 0]]
         sizes += [(size, len(rows))] if len(rows) else []
     return replace(summed_up(float(hits.sum()), sizes), hits=hits, picked=picked)
 
@@ -423,6 +424,7 @@ def certificate(
         "reid_bayes": bayes.rate,
         "reid_interval": list(bayes.interval),
         "gallery": bayes.gallery,
+        "blind": bayes.blind,
         "unbiased_mse": mse if math.isfinite(mse) else None,
         "queries": queries,
         "worst_input_nats": None if clip is None else worst_input_nats(clip, sigma, queries),

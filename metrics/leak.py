@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metrics.summary import FLOORS
+
 Scores = Mapping[str, Sequence[float] | Tensor]
 
 LEAKING = ("ssim", "psim", "mcs", "similarity", "em", "token_accuracy", "reid", "mse")  # others have no floor and top
@@ -67,6 +69,26 @@ def floor_of(label_only: Sequence[Scores], count: int) -> dict[str, Tensor]:
             scores = torch.stack([torch.as_tensor(each[name], dtype=torch.float64) for each in chosen])
             best[name] = scores.amin(dim=0) if name == "mse" else scores.amax(dim=0)
     return best
+
+
+def label_only(attacks: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The attackers among some records who know the label alone, each with `inputs` and `scores`, the best first."""
+    found = [attacks[key] for key in FLOORS if attacks.get(key, {}).get("scores")]
+    main, sign = ("ssim", 1) if all("ssim" in each["scores"] for each in found) else ("mse", -1)
+    found.sort(key=lambda each: sign * sum(each["scores"].get(main) or [0.0]) / len(each["inputs"]), reverse=True)
+    label = attacks.get("label", {})
+    return [*found, *({"inputs": label["inputs"], "scores": each} for each in label.get("others", []))]
+
+
+def floor_on(inputs: Sequence[int], floors: Sequence[Mapping[str, Any]], count: int) -> dict[str, Tensor]:
+    """The best of so many label-only attackers on each of some inputs; nothing where one of them did not see them."""
+    rows = []
+    for each in floors[:count]:
+        place = {index: row for row, index in enumerate(each["inputs"])}
+        if not all(index in place for index in inputs):
+            return {}
+        rows.append({name: [s[place[index]] for index in inputs] for name, s in each["scores"].items()})
+    return floor_of(rows, min(count, len(rows))) if rows and inputs else {}
 
 
 def leak_record(scores: Scores, floor: Scores) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from reports.leak import leak_of
 from reports.records import Record
 
 NO_CERTIFICATE = "none: nothing random leaves the client"
+OTHER_NOISE = "none: what leaves the client is random, and not by Gaussian noise, which certificates are for"
 LITTLE = 0.005  # of accuracy: a server that adds no more is hardly needed
 
 
@@ -21,7 +22,7 @@ def identity_of(results: Record) -> tuple[float, str] | None:
     """
     found = results.get("certificate")
     if isinstance(found, dict) and found.get("reid_bayes") is not None and (found.get("gallery") or 0) > 1:
-        blind = 1 / found["gallery"]
+        blind = found.get("blind") or 1 / found["gallery"]
         leak = round((found["reid_bayes"] - blind) / (1 - blind), 6)
         return leak, f"the best attack there can be among {found['gallery']} inputs of a class"
     record = results["attacks"].get(GALLERY, {})
@@ -33,7 +34,8 @@ def certificate_words(results: Record) -> str:
     """A run's certificate in words; empty where the run is older than certificates."""
     found = results.get("certificate")
     if not isinstance(found, dict):
-        return NO_CERTIFICATE if "certificate" in results else ""
+        words = OTHER_NOISE if results.get("random_release") else NO_CERTIFICATE
+        return words if "certificate" in results else ""
     parts = [f"at most {found['nats']:.2f} nats beyond the label"] if found.get("nats") is not None else []
     if found.get("reid_bound") is not None:
         best = f", the best attack {found['reid_bayes']:.2f}" if found.get("reid_bayes") is not None else ""

@@ -16,7 +16,7 @@ from metrics.summary import BESIDE
 from reports.axes import Axis, axes_of, family_of, keys_of, label_of, order_of, rank, written
 from reports.gathering import FoundRun
 from reports.leak import is_leak, leak_of, with_leaks
-from reports.records import WORST_CASE, attack_records, channels_of, strongest, worst_record
+from reports.records import WORST_CASE, attack_records, channels_of, strongest, strongest_in, worst_record
 from reports.tables import describe_defence
 from runs.matching import is_vanilla, without_defence
 
@@ -397,7 +397,7 @@ def by_attacks(setting: Setting, attacks: Sequence[str], by: str) -> Setting:
         found = []
         for run in cell.runs if not cell.channel else ():
             records = {key: run.results["attacks"].get(key, {}) for key in attacks}
-            scores = strongest(records, metric)
+            scores = strongest_in(run.results, records, metric)
             means = [each[metric]["mean"] for each in records.values() if metric in each]
             if len(means) == len(attacks) and (scores or len(means) == 1):
                 mean = means[0] if len(means) == 1 else statistics.fmean(scores)

@@ -12,8 +12,8 @@ from metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
 from reports.axes import keys_of, written
 from reports.beside import suite_of
 from reports.cells import NAMES, Cell, Setting, attacks_of, records_of
-from reports.leak import LEAK, leak_of
-from reports.records import WORST_CASE, pooled
+from reports.leak import leak_of
+from reports.records import LEAK, WORST_CASE, pooled
 from reports.sweet_spot import Verdict, useful
 from runs.record import is_number
 

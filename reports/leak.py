@@ -9,12 +9,11 @@ import torch
 
 from metrics.leak import leaks
 from metrics.summary import BESIDE, FLOOR, common_inputs
-from reports.records import Record, strongest, summarised
+from reports.records import LEAK, Record, strongest, summarised
 from runs.record import is_figure
 
 NO_PICTURE = 0.25  # the largest leak of a cell of which is said that no picture, or no identity, comes back
 LEAKING = ("ssim", "psim", "mcs", "mse")  # scores of reconstructions that have a floor and a top
-LEAK = " leak"  # after the name of a score
 COMPUTED = "leak_computed"  # in results: whether the floor is the prototype alone
 
 

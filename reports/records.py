@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from metrics.leak import floor_on, label_only, leaks
 from metrics.summary import BESIDE, HIGHER_IS_WORSE, common_inputs
 
 Record = dict[str, Any]
 WORST_CASE = "worst case"  # what stands for an attack's name where the strongest on each input is meant
+LEAK = " leak"  # after the name of a score
 HYBRID = "text/hybrid"  # the one attack on text that is tried behind channels
 
 
@@ -53,7 +56,7 @@ def worst_record(results: Record, channel: str = "") -> Record:
         key, only = next(iter(records.items()))
         return {"attacks": [key], **only}
     names = dict.fromkeys(name for record in records.values() for name in record.get("scores") or {})
-    scores = {name: strongest(records, name) for name in names}
+    scores = {name: strongest_in(results, records, name) for name in names}
     figures = {name: summarised(name, each) for name, each in scores.items() if each}
     if not records:
         return {}
@@ -79,6 +82,22 @@ def strongest(records: Mapping[str, Record], metric: str) -> list[float]:
         where = {index: row for row, index in enumerate(record["inputs"])}
         found.append([kept[key][where[index]] for index in inputs])
     return [best(each) for each in zip(*found, strict=True)]
+
+
+def strongest_in(results: Record, records: Mapping[str, Record], metric: str) -> list[float]:
+    """The same for some of a run's attacks; leaks are beyond the best, on each input, of as many label-only attackers.
+
+    The best of several leaks against one floor would look like a leak by itself.
+    """
+    name = metric.removesuffix(LEAK)
+    if name == metric or len(records) < 2:
+        return strongest(records, metric)
+    raw, inputs = strongest(records, name), common_inputs(dict(records))
+    floor = floor_on(inputs, label_only(results["attacks"]), len(records)) if raw else {}
+    if name not in floor:
+        return strongest(records, metric)
+    found: list[float] = leaks(name, torch.tensor(raw), floor[name]).tolist()
+    return found
 
 
 def summarised(name: str, scores: Sequence[float]) -> dict[str, float]:

@@ -74,8 +74,12 @@ def is_condition(value: Any) -> bool:
     """Whether a value is what came back of images or vectors under a condition: summaries and scores by metric."""
     if not isinstance(value, dict) or not is_scores(value.get("scores")):
         return False
+    inputs: Any = value.get("inputs")
+    if not list_of(is_count)(inputs) or any(len(each) != len(inputs) for each in value["scores"].values()):
+        return False
+    told = is_mapping(value.get("settings")) and is_count(value.get("samples")) and is_flag(value.get("stopped"))
     figures = all(is_figure(value.get(name)) for name in value["scores"])
-    return figures and is_leak(value.get("leak", {})) and is_scores(value.get("leaks", {}))
+    return told and figures and is_leak(value.get("leak", {})) and is_scores(value.get("leaks", {}))
 
 
 def is_certificate(value: Any) -> bool:
@@ -161,11 +165,11 @@ OF_AN_ATTACK: dict[str, Check] = {
     "recovered": list_of(is_word_by_word), "observed": is_observed, "channels": is_mapping, "trace": is_mapping,
     "environment": is_mapping, "margin": is_margin, "verified": is_number, "seconds_per_token": is_number,
     "draws": is_mapping, "queries": is_mapping, "attacker_data": is_mapping, "leak": is_leak, "leaks": is_scores,
-    "others": list_of(is_scores),
+    "others": list_of(is_scores), "not_under": list_of(is_text), "draws_asked": is_count,
 }  # fmt: skip
 BESIDE_ATTACKS: dict[str, Check] = {  # what newer runs say beside their attacks
     "certificate": is_certificate, "warnings": list_of(is_text), "suite": is_mapping, "cost": is_mapping,
-    "does_not_fit": list_of(is_text),
+    "does_not_fit": list_of(is_text), "random_release": is_flag,
 }  # fmt: skip
 OF_COST: dict[str, Check] = dict.fromkeys(
     ("client_macs", "server_macs", "client_parameters", "server_parameters", "server_gain"), is_number

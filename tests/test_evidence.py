@@ -222,3 +222,80 @@ def test_what_makes_no_sense_is_one_line(
 ) -> None:
     run = run_of(config())
     refused_by(main, capsys, says, str(run.folder), *(each.replace("OWN", own) for each in argv))
+
+
+# ---------------------------------------------------------------------- what was done before
+
+
+def test_a_condition_may_be_asked_for_on_fewer_inputs_than_the_attack(noisy: Run) -> None:
+    asked = [str(noisy.folder), *FEW, "--attacks", "whitebox/no-data"]
+    assert main([*asked, "--samples", "9"]) == 0
+    assert main([*asked, "--queries", "4"]) == 0
+    record = noisy.read_results()["attacks"]["whitebox/no-data"]
+    assert (record["samples"], record["queries"]["4"]["samples"]) == (9, 6)
+    assert len(record["queries"]["4"]["leaks"]["ssim"]) == 6
+
+
+def test_conditions_of_a_weaker_attack_are_done_again_with_the_stronger_one(noisy: Run) -> None:
+    asked = [str(noisy.folder), *FEW, "--attacks", "whitebox/no-data", "--queries", "4"]
+    assert main(asked) == 0
+    assert main([*asked, "--budget", "normal"]) == 0
+    record = noisy.read_results()["attacks"]["whitebox/no-data"]
+    assert record["queries"]["4"]["settings"]["budget"] == "normal"
+    before = noisy.results.read_bytes()
+    assert main(asked) == 0
+    assert noisy.results.read_bytes() == before, "a weaker one never replaces a stronger one"
+
+
+def test_an_attack_that_has_nothing_to_go_by_under_a_condition_is_left_out_there(config: Make) -> None:
+    run = run_of(config(release=["dropout"]))
+    argv = [str(run.folder), *FEW, "--attacks", "positions", "--queries", "4", "--channels", "0.5"]
+    assert main(argv) == 0
+    record = run.read_results()["attacks"]["positions"]
+    assert record["not_under"] == ["channels noise 0.5", "queries 4"]
+    assert "queries" not in record
+    before = run.results.read_bytes()
+    assert main(argv) == 0
+    assert run.results.read_bytes() == before
+
+
+def test_answers_for_other_numbers_of_queries_join_those_that_are_there(noisy: Run) -> None:
+    for queries in ("4", "2"):
+        assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper", "--queries", queries]) == 0
+    results = noisy.read_results()
+    assert set(results["attacks"]["gallery"]["queries"]) == set(results["certificate"]["for_queries"]) == {"2", "4"}
+
+
+def test_one_more_attack_leaves_a_stronger_floor_as_it_is(noisy: Run) -> None:
+    few = [str(noisy.folder), "--device", "cpu", "--attacks"]
+    assert main([*few, "whitebox", "--samples", "9", "--budget", "normal"]) == 0
+    before = noisy.read_results()["attacks"]["label"]
+    assert main([*few, "decoder", "--samples", "6", "--budget", "fast"]) == 0
+    after = noisy.read_results()["attacks"]["label"]
+    assert (after["samples"], after["settings"]) == (9, before["settings"])
+    assert (len(before["others"]), len(after["others"])) == (1, 2)
+    assert all(len(each["ssim"]) == 9 for each in after["others"])
+
+
+def test_a_deterministic_release_of_ones_own_is_not_attacked_for_ever(config: Make, tmp_path: Path) -> None:
+    own = tmp_path / "own_release.py"
+    own.write_text(
+        "from lightning_modules.defences import Release\n"
+        "class Double(Release):\n    def forward(self, z):\n        return 2 * z\n"
+    )
+    run = run_of(config(release=[f"{own}:Double"]))
+    argv = [str(run.folder), *FEW, "--attacks", "whitebox/paper", "--draws", "3"]
+    assert main(argv) == 0
+    before = run.results.read_bytes()
+    assert main(argv) == 0
+    assert run.results.read_bytes() == before
+    assert run.read_results()["warnings"] == []
+
+
+def test_draws_count_behind_a_noisy_channel_of_a_quiet_run(config: Make) -> None:
+    run = run_of(config())
+    argv = ["--attacks", "whitebox/paper", "--draws", "3", "--channels", "0.5", "int8"]
+    assert main([str(run.folder), *FEW, *argv]) == 0
+    channels = run.read_results()["attacks"]["whitebox/paper"]["channels"]
+    assert channels["noise 0.5"]["draws"]["count"] == 3
+    assert "draws" not in channels["int8"]

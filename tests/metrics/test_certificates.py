@@ -335,3 +335,11 @@ def test_a_certificate_says_all_of_it() -> None:
     plain = certificate(h, y, 0.5)
     assert plain is not None
     assert plain["unbiased_mse"] is plain["worst_input_nats"] is None
+
+
+def test_of_a_tie_the_true_input_is_not_preferred() -> None:
+    h, y = torch.zeros(400, 3), torch.zeros(400, dtype=torch.long)
+    found = reid_measured(h, h, y, gallery=50)
+    assert found.rate == pytest.approx(1 / 50)
+    assert found.picked is not None
+    assert (found.picked == torch.arange(400)).double().mean().item() < 0.06
