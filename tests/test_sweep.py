@@ -232,6 +232,8 @@ def test_two_sweeps_on_one_folder_share_the_work(
 # ---------------------------------------------------------------------- axes of all kinds
 
 OWN = """
+import torch
+from attacks import Attack, Reconstruction
 from lightning_modules.defences import Penalty, Release, option
 
 class Shrink(Penalty):
@@ -245,29 +247,38 @@ class Fade(Release):
 
     def forward(self, z):
         return z * self.by
+
+class Flat(Attack):
+    grey: float = option(0.5, "the grey that it answers with", least=0, most=1)
+
+    def reconstruct(self, victim, z):
+        x = torch.full((len(z), *victim.shape), self.grey)
+        return Reconstruction(x, victim.residual(x, z), 0.0)
 """
 
 
-def test_a_users_own_parts_are_swept_over_their_own_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_parts_are_swept_over_their_own_options_and_met_by_an_attack_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own, out = tmp_path / "mine.py", tmp_path / "runs"
     own.write_text(OWN)
-    small = ["--dataset", "mnist-5k", "--limit-train", "500", "--epochs", "1", "--attacks", "none", "--out", str(out)]
+    small = ["--dataset", "mnist-5k", "--limit-train", "500", "--limit-test", "60", "--epochs", "1", "--out", str(out)]
+    small += ["--attacks", f"{own}:Flat", "--grey", "0.3", "--samples", "6", "--budget", "fast"]
     small += ["--trainer.accelerator", "cpu"]
-    parts = ["--defence", "none", f"{own}:Shrink", "--strength", "1", "3", "--release", "none", f"{own}:Fade"]
-    assert main([*small, *parts, "--by", "0.5"]) == 0
+    parts = ["--defence", f"{own}:Shrink", "--strength", "1", "3", "--release", f"{own}:Fade"]
+    assert main([*small, *parts, "--by", "0.25", "0.5"]) == 0
+    assert all(each["attacks"]["mine/Flat"]["settings"]["grey"] == 0.3 for each in results_in(out).values())
+    assert all(each["worst_case"]["attacks"] == ["mine/Flat"] for each in results_in(out).values())
     found = {name: results["defence"] for name, results in results_in(out).items()}
     swept = {
         (each["name"].rpartition(":")[2], each.get("strength"), tuple(part["by"] for part in each["release"]))
         for each in found.values()
     }
-    assert swept == {
-        (name, strength, release)
-        for name, strength in (("none", None), ("Shrink", 1.0), ("Shrink", 3.0))
-        for release in ((), (0.5,))
-    }
+    assert swept == {("none", None, ()), *(("Shrink", s, (by,)) for s in (1.0, 3.0) for by in (0.25, 0.5))}
     said = capsys.readouterr().out
     assert "Shrink(1) + Fade(0.5), strength 3.0, seed 0" in said
-    assert "Shrink" in (out / "report.html").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert all(name in page for name in ("Shrink", "Fade", "mine/<wbr>Flat"))
 
 
 def test_several_grids_in_one_file_and_flags_that_win_over_all_of_them(
