@@ -24,6 +24,7 @@ import datamodules.torchvision_sets as torchvision_sets
 import evaluate
 import report
 import sweep
+from attacks import Attack, Reconstruction, Victim
 from lightning_modules.defences import PENALTIES, Penalty, option
 from lightning_modules.networks import NETWORKS, Architecture, network
 from lightning_modules.split_module import SplitModule
@@ -660,7 +661,7 @@ def test_the_readme_names_every_script_and_experiment() -> None:
 
 
 def test_what_the_readme_adds_works(npz: Callable[..., Path], tmp_path: Path) -> None:
-    """Its network and its defence, copied from the page."""
+    """Its network, its defence and its attack, copied from the page."""
     snippets = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
     scope: dict[str, Any] = {
         "network": network,
@@ -669,9 +670,16 @@ def test_what_the_readme_adds_works(npz: Callable[..., Path], tmp_path: Path) ->
         "Penalty": Penalty,
         "option": option,
         "Tensor": torch.Tensor,
+        "torch": torch,
+        "Attack": Attack,
+        "Victim": Victim,
+        "Reconstruction": Reconstruction,
     }
     for snippet in snippets:
         exec(snippet.split("```")[0], scope)
+    victim = Victim(nn.Flatten(), nn.Identity(), lambda z: z, (1, 4, 4), 2, (0.0, 1.0))
+    found = scope["Flat"](grey=0.3).reconstruct(victim, torch.zeros(2, 16))
+    assert torch.equal(found.x, torch.full((2, 1, 4, 4), 0.3))
     PENALTIES("shrink")(scope["Shrink"])
     arguments = ["--dataset", str(npz()), "--epochs", "1", "--batch-size", "12", "--out", str(tmp_path / "runs")]
     arguments += ["--attacks", "none"]
