@@ -1,21 +1,21 @@
 """Attacks on a cut layer: what one may see (Victim), what it gives back (Reconstruction), what it is (Attack)."""
 
-from attacks.threat_model import ATTACKS, Attack, AttackerData, LabelOnly, Reconstruction, Victim
+from sweetspot.attacks.threat_model import ATTACKS, Attack, AttackerData, LabelOnly, Reconstruction, Victim
 
 # isort: split
 # in the order in which they are run
-from attacks.prototype import Prototype
-from attacks.whitebox import WhiteBox
+from sweetspot.attacks.prototype import Prototype
+from sweetspot.attacks.whitebox import WhiteBox
 
 # isort: split
-from attacks.decoder import Decoder
-from attacks.label import Label
+from sweetspot.attacks.decoder import Decoder
+from sweetspot.attacks.label import Label
 
 # isort: split
-from attacks.refined import Refined
+from sweetspot.attacks.refined import Refined
 
 # isort: split
-from attacks.positions import Positions
+from sweetspot.attacks.positions import Positions
 
 __all__ = [
     "ATTACKS",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.leaky import Leak
-from attacks.threat_model import norm_of, size_of
-from progress import steps_shown
+from sweetspot.attacks.leaky import Leak
+from sweetspot.attacks.threat_model import norm_of, size_of
+from sweetspot.progress import steps_shown
 
 LEAKS_UNTIL = 0.7  # of all steps: from there on gradients are the true ones
 

@@ -11,14 +11,14 @@ import filelock
 import torch
 from torch import Tensor
 
-from attacks.decoder.attack import STEPS
-from attacks.decoder.networks import InverseNetwork
-from attacks.decoder.training import PEAK_LR, inverse_loss, random_batches
-from attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
-from errors import UserError
-from files import save_tensors
-from progress import steps_shown
-from runs.checkpoints import restored
+from sweetspot.attacks.decoder.attack import STEPS
+from sweetspot.attacks.decoder.networks import InverseNetwork
+from sweetspot.attacks.decoder.training import PEAK_LR, inverse_loss, random_batches
+from sweetspot.attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
+from sweetspot.errors import UserError
+from sweetspot.files import save_tensors
+from sweetspot.progress import steps_shown
+from sweetspot.runs.checkpoints import restored
 
 FORMAT = 1  # raised when the decoder is built or trained in another way
 

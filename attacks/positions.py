@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from attacks.decoder.attack import Decoder
-from attacks.threat_model import ATTACKS, AttackerData, Reconstruction, Victim
-from errors import UserError
-from lightning_modules.defences.releases import Chain, Clip, Release
+from sweetspot.attacks.decoder.attack import Decoder
+from sweetspot.attacks.threat_model import ATTACKS, AttackerData, Reconstruction, Victim
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.releases import Chain, Clip, Release
 
 
 @ATTACKS("positions")

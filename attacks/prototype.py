@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
-from errors import UserError
+from sweetspot.attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
+from sweetspot.errors import UserError
 
 PER_CLASS = 1000  # inputs a class's median is taken over
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from attacks.threat_model import Victim
-from lightning_modules.defences.releases import Release
+from sweetspot.attacks.threat_model import Victim
+from sweetspot.lightning_modules.defences.releases import Release
 
 
 class Averaged(Release):

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.decoder.attack import Decoder
-from attacks.decoder.training import BATCH, GAN_EPOCHS, inverse_loss
-from attacks.descent import Candidate, Descent
-from attacks.leaky import Leak
-from attacks.threat_model import (
+from sweetspot.attacks.decoder.attack import Decoder
+from sweetspot.attacks.decoder.training import BATCH, GAN_EPOCHS, inverse_loss
+from sweetspot.attacks.descent import Candidate, Descent
+from sweetspot.attacks.leaky import Leak
+from sweetspot.attacks.threat_model import (
     ATTACKS,
     Attack,
     AttackerData,
@@ -28,10 +28,10 @@ from attacks.threat_model import (
     device_of,
     inputs_at_once,
 )
-from attacks.whitebox import CHUNK, spread_of
-from errors import UserError
-from lightning_modules.drawing import draws_from
-from options import option
+from sweetspot.attacks.whitebox import CHUNK, spread_of
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.options import option
 
 STEPS = {"fast": 100, "normal": 150, "thorough": 500}  # of each descent, by budget
 TRIALS = {"fast": 32, "normal": 64, "thorough": 256}  # held-out inputs on which a penalty's strength is chosen

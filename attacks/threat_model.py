@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from datamodules.tensors import TensorDataModule, scaled
-from errors import UserError, check_one_of
-from lightning_modules.defences.releases import Chain, Release
-from lightning_modules.split_module import SplitModule
-from options import Declared
-from registry import Registry, is_users_own
-from runs.checkpoints import load_module
-from runs.config import BUDGETS
+from sweetspot.datamodules.tensors import TensorDataModule, scaled
+from sweetspot.errors import UserError, check_one_of
+from sweetspot.lightning_modules.defences.releases import Chain, Release
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.options import Declared
+from sweetspot.registry import Registry, is_users_own
+from sweetspot.runs.checkpoints import load_module
+from sweetspot.runs.config import BUDGETS
 
 SHARE_OF_DEVICE = "SWEETSPOT_SHARE_OF_DEVICE"  # set by a sweep: the part of a GPU, or of the machine, that a run has
 

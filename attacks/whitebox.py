@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.descent import Candidate, Descent, total_variation
-from attacks.leaky import Leak
-from attacks.threat_model import (
+from sweetspot.attacks.descent import Candidate, Descent, total_variation
+from sweetspot.attacks.leaky import Leak
+from sweetspot.attacks.threat_model import (
     ATTACKS,
     Attack,
     AttackerData,
@@ -29,9 +29,9 @@ from attacks.threat_model import (
     inputs_at_once,
     size_of,
 )
-from errors import UserError
-from lightning_modules.defences.releases import Chain, Release
-from lightning_modules.networks.split import Standardise
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.releases import Chain, Release
+from sweetspot.lightning_modules.networks.split import Standardise
 
 CHUNK = 800  # inputs in one forward pass at the most, candidates counted; large images are fewer
 TIE = 1.2  # residuals this close say nothing about which candidate is right,

@@ -20,15 +20,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from torch import Tensor
 
-import attacks.whitebox as whitebox
-from attacks import AttackerData, Victim
-from attacks.descent import Candidate
-from attacks.whitebox import WhiteBox, best_explanation, candidates_of, explained
-from datamodules import TensorDataModule
-from datamodules.tensors import scaled
-from evaluations.images import data_of
-from metrics.similarity import ssim
-from runs.folder import Run
+import sweetspot.attacks.whitebox as whitebox
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.descent import Candidate
+from sweetspot.attacks.whitebox import WhiteBox, best_explanation, candidates_of, explained
+from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.evaluations.images import data_of
+from sweetspot.metrics.similarity import ssim
+from sweetspot.runs.folder import Run
 
 GRID = {  # what one candidate is varied in, the rest as in the first of the recipe
     "lr": (0.03, 0.1, 0.3, 1.0),

@@ -24,8 +24,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
 
-from lightning_modules.networks import build_network
-from metrics.certificates import GALLERY, PROBES, TRIALS, leak_nats, mean_reid_bound, reid_bayes, unbiased_mse
+from sweetspot.lightning_modules.networks import build_network
+from sweetspot.metrics.certificates import GALLERY, PROBES, TRIALS, leak_nats, mean_reid_bound, reid_bayes, unbiased_mse
 
 SIGMA, CLASSES = 8.0, 10
 TIMED = 20  # galleries, or inputs, that a loop is timed on; of trials as many as ten galleries have

@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from datamodules import TensorDataModule, load
-from datamodules.tensors import scaled
-from lightning_modules.split_module import SplitModule
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.lightning_modules.split_module import SplitModule
 
 BATCH = 100
 NOISE = [{"name": "gaussian", "sigma": 0.5, "unit": "raw"}]

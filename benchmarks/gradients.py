@@ -29,14 +29,14 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation, as_activation
-from attacks.gradients.federated import Gradient, Weights, chosen_weights, client_gradient, output
-from attacks.gradients.reconstruct import reconstruct
-from errors import UserError
-from evaluations.gradients import GradientConfig, invert_gradient
-from metrics.gradients import batch_score
-from progress import steps_shown
-from reports.gradient_figures import (
+from sweetspot.attacks.gradients.activations import Activation, as_activation
+from sweetspot.attacks.gradients.federated import Gradient, Weights, chosen_weights, client_gradient, output
+from sweetspot.attacks.gradients.reconstruct import reconstruct
+from sweetspot.errors import UserError
+from sweetspot.evaluations.gradients import GradientConfig, invert_gradient
+from sweetspot.metrics.gradients import batch_score
+from sweetspot.progress import steps_shown
+from sweetspot.reports.gradient_figures import (
     dimension_figure,
     samples_figure,
     slope,

@@ -18,13 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from torch import Tensor
 
-from attacks import Victim
-from attacks.descent import Descent, squared_error
-from attacks.whitebox import PAPER_GREY, PAPER_STEPS, network_coordinates
-from datamodules.tensors import scaled
-from evaluations.images import data_of
-from metrics.similarity import ssim
-from runs.folder import Run
+from sweetspot.attacks import Victim
+from sweetspot.attacks.descent import Descent, squared_error
+from sweetspot.attacks.whitebox import PAPER_GREY, PAPER_STEPS, network_coordinates
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.evaluations.images import data_of
+from sweetspot.metrics.similarity import ssim
+from sweetspot.runs.folder import Run
 
 
 def descended(victim: Victim, z: Tensor, into_input: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, int]:

@@ -18,16 +18,16 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import torch
 from torch import Tensor
 
-from attacks import Attack, AttackerData, Decoder, Positions, Refined, Victim, WhiteBox
-from datamodules import TensorDataModule
-from datamodules.tensors import scaled
-from evaluations.case import CLIENT
-from evaluations.images import data_of
-from lightning_modules.drawing import draws_from
-from metrics.similarity import ssim
-from runs.config import BUDGETS
-from runs.environment import pick_device, reproducible
-from runs.folder import Run
+from sweetspot.attacks import Attack, AttackerData, Decoder, Positions, Refined, Victim, WhiteBox
+from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.evaluations.case import CLIENT
+from sweetspot.evaluations.images import data_of
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.metrics.similarity import ssim
+from sweetspot.runs.config import BUDGETS
+from sweetspot.runs.environment import pick_device, reproducible
+from sweetspot.runs.folder import Run
 
 
 def divided(data: TensorDataModule, samples: int, of_training: bool) -> tuple[Tensor, AttackerData]:

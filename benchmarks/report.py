@@ -24,12 +24,12 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import numpy as np
 from matplotlib.figure import Figure
 
-from datamodules import load
-from datamodules.tensors import scaled
-from reports.gallery import originals_of, recovered_images
-from reports.gathering import FoundRun, gather
-from reports.page import write_report
-from reports.sections import displayed
+from sweetspot.datamodules import load
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.reports.gallery import originals_of, recovered_images
+from sweetspot.reports.gathering import FoundRun, gather
+from sweetspot.reports.page import write_report
+from sweetspot.reports.sections import displayed
 from tests.reports.fabricated import defence_of, image_run
 
 SEEDS = 4

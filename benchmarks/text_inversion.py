@@ -26,23 +26,23 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)  # `train` must be tra
 import torch
 from torch import Tensor
 
-from attacks.text.hybrid import Hybrid
-from attacks.text.inverter import Inverter
-from attacks.text.probe import first_states, train_probe
-from attacks.text.proxy import InnerLoop
-from attacks.text.recovery import Recovery
-from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
 from benchmarks.text_references import Walk, single_commit_as_published, sipit_as_released, targets_of
-from datamodules.text import Corpus, first_tokens, load_text
-from datamodules.tokens import TextTokenizer, blocks
-from errors import UserError
-from evaluations.leak import LeakConfig, language_model_of, own_text
-from lightning_modules.networks.language import SplitLanguageModel
-from metrics.text import exact_match
-from progress import duration, steps_shown
-from runs.command_line import parse_train, run_command, train_parser
-from runs.environment import pick_device
-from train import train
+from sweetspot.attacks.text.hybrid import Hybrid
+from sweetspot.attacks.text.inverter import Inverter
+from sweetspot.attacks.text.probe import first_states, train_probe
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
+from sweetspot.commands.train import train
+from sweetspot.datamodules.text import Corpus, first_tokens, load_text
+from sweetspot.datamodules.tokens import TextTokenizer, blocks
+from sweetspot.errors import UserError
+from sweetspot.evaluations.leak import LeakConfig, language_model_of, own_text
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.metrics.text import exact_match
+from sweetspot.progress import duration, steps_shown
+from sweetspot.runs.command_line import parse_train, run_command, train_parser
+from sweetspot.runs.environment import pick_device
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "gpt2_tiny.yaml"
 PARTS = ("hybrid", "single-commit", "growth")

@@ -23,22 +23,22 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import torch
 from torch import Tensor
 
-from attacks.text.hybrid import learned
-from attacks.text.inverter import Inverter
-from attacks.text.observations import observed
-from attacks.text.proxy import InnerLoop
-from attacks.text.recovery import Recovery
-from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
-from datamodules.text import first_tokens, load_text
-from datamodules.tokens import TextTokenizer
-from evaluations.leak import LeakConfig, language_model_of, own_text
-from evaluations.text import inverter_of
-from files import replacing
-from lightning_modules.networks.language import SplitLanguageModel
-from metrics.text import exact_match, similarity, token_accuracy
-from reports import text_figures as figures
-from runs.command_line import run_command
-from runs.environment import environment, pick_device
+from sweetspot.attacks.text.hybrid import learned
+from sweetspot.attacks.text.inverter import Inverter
+from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
+from sweetspot.datamodules.text import first_tokens, load_text
+from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.evaluations.leak import LeakConfig, language_model_of, own_text
+from sweetspot.evaluations.text import inverter_of
+from sweetspot.files import replacing
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.metrics.text import exact_match, similarity, token_accuracy
+from sweetspot.reports import text_figures as figures
+from sweetspot.runs.command_line import run_command
+from sweetspot.runs.environment import environment, pick_device
 
 ROWS = ("hybrid", "sipit", *OPERATING_POINTS)
 BASE: dict[str, Any] = {"candidates": 20}  # few candidates: what the descent itself reaches shows

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.text.proxy import InnerLoop
-from attacks.text.recovery import Clock
-from attacks.text.sipit import CLIP, LR, RESET_EVERY, RESET_PER_TOKENS
-from attacks.text.verification import TOLERANCE
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Clock
+from sweetspot.attacks.text.sipit import CLIP, LR, RESET_EVERY, RESET_PER_TOKENS
+from sweetspot.attacks.text.verification import TOLERANCE
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 
 @dataclass

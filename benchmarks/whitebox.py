@@ -20,15 +20,15 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import torch
 from torch import Tensor
 
-import attacks.whitebox as whitebox
-from attacks import AttackerData, Victim
-from attacks.whitebox import STEPS, TRIED, WhiteBox
-from datamodules import TensorDataModule, load
-from datamodules.assets import AssetError
-from datamodules.tensors import scaled
-from lightning_modules.split_module import SplitModule
-from metrics.perceptual import perceptual_network
-from metrics.scoring import Scorer
+import sweetspot.attacks.whitebox as whitebox
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.whitebox import STEPS, TRIED, WhiteBox
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.datamodules.assets import AssetError
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.metrics.perceptual import perceptual_network
+from sweetspot.metrics.scoring import Scorer
 
 ROUNDING = 1e-3  # floats summed in another order, over many steps
 

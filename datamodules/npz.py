@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.tensors import Arrays
-from errors import UserError
+from sweetspot.datamodules.tensors import Arrays
+from sweetspot.errors import UserError
 
 MOST_CLASSES = 100_000
 KEYS = ("x_train", "y_train", "x_test", "y_test")

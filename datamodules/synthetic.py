@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from datamodules.tensors import Arrays
+from sweetspot.datamodules.tensors import Arrays
 
 DIMENSION = 10
 TRAIN, TEST = 800, 200

@@ -10,8 +10,8 @@ import lightning
 import torch
 from torch import Tensor
 
-from datamodules.balanced import BalancedBatches, balanced_order
-from errors import UserError
+from sweetspot.datamodules.balanced import BalancedBatches, balanced_order
+from sweetspot.errors import UserError
 
 SPLIT_SEED = 0  # which examples are held out, or kept by a limit, is the same for every run, whatever its own seed
 EVALUATION_BATCH = 1000

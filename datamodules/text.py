@@ -22,9 +22,9 @@ import huggingface_hub
 import torch
 from torch import Tensor
 
-from datamodules.tokens import TextTokenizer
-from datamodules.torchvision_sets import reachable
-from errors import UserError, first_line, meant
+from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.datamodules.torchvision_sets import reachable
+from sweetspot.errors import UserError, first_line, meant
 
 VALIDATION_PART, TEST_PART = 0.05, 0.1
 STREAMED = 10_000  # documents taken from a hub dataset where no limit is given: its first shard has more

@@ -14,8 +14,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from datamodules.assets import GPT2_MERGES, GPT2_VOCABULARY, fetch
-from errors import UserError, first_line
+from sweetspot.datamodules.assets import GPT2_MERGES, GPT2_VOCABULARY, fetch
+from sweetspot.errors import UserError, first_line
 
 VOCABULARY = 4096
 END = "<|endoftext|>"  # what GPT-2 and its kin put between documents

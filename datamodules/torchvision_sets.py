@@ -20,8 +20,8 @@ from filelock import FileLock
 from torch import Tensor
 from torchvision import datasets
 
-from datamodules.tensors import Arrays
-from errors import UserError, first_line
+from sweetspot.datamodules.tensors import Arrays
+from sweetspot.errors import UserError, first_line
 
 REACH_SECONDS = 5.0  # how long a mirror may take to answer before the machine counts as offline
 STALL_SECONDS = 30.0  # how long a download may stand still

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks import Attack, AttackerData, LabelOnly, Reconstruction, Victim
-from datamodules.tensors import scaled
-from evaluations.conditions import Condition, noise_unit
-from lightning_modules.drawing import draws_from
-from metrics.scoring import Scorer
-from metrics.summary import scored
-from runs.environment import environment
+from sweetspot.attacks import Attack, AttackerData, LabelOnly, Reconstruction, Victim
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.evaluations.conditions import Condition, noise_unit
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.metrics.scoring import Scorer
+from sweetspot.metrics.summary import scored
+from sweetspot.runs.environment import environment
 
 CLIENT = 0x9E3779B9  # added to the seed of what the client draws: an attack never draws the client's own noise
 DRAW = 7919  # between the seeds of two draws

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attacks import ATTACKS, Attack
-from attacks.threat_model import key_of
-from errors import UserError, check_one_of, meant
-from registry import is_users_own
-from runs.config import POLICIES, AttackConfig
+from sweetspot.attacks import ATTACKS, Attack
+from sweetspot.attacks.threat_model import key_of
+from sweetspot.errors import UserError, check_one_of, meant
+from sweetspot.registry import is_users_own
+from sweetspot.runs.config import POLICIES, AttackConfig
 
 FLOORS = tuple(name for name in ATTACKS if ATTACKS[name].is_floor)  # always run, and never asked for
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from attacks import Attack, AttackerData, Victim
-from attacks.queries import asked_often
-from attacks.threat_model import device_of
-from lightning_modules.defences.releases import RELEASES, Chain, Release, channel_name, channel_release
-from runs.config import AttackConfig
+from sweetspot.attacks import Attack, AttackerData, Victim
+from sweetspot.attacks.queries import asked_often
+from sweetspot.attacks.threat_model import device_of
+from sweetspot.lightning_modules.defences.releases import RELEASES, Chain, Release, channel_name, channel_release
+from sweetspot.runs.config import AttackConfig
 
 UNIT_INPUTS = 2000  # training inputs from which the unit of noise is measured
 KINDS = ("channels", "queries", "attacker_data")  # where the record of an attack keeps what came back under a condition

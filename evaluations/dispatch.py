@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from errors import UserError
-from evaluations.chosen import attack_keys, check_asked
-from evaluations.images import evaluate_images, images_attacked, images_scored
-from evaluations.text import evaluate_text, text_attacked
-from runs.config import AttackConfig
-from runs.folder import Run
+from sweetspot.errors import UserError
+from sweetspot.evaluations.chosen import attack_keys, check_asked
+from sweetspot.evaluations.images import evaluate_images, images_attacked, images_scored
+from sweetspot.evaluations.text import evaluate_text, text_attacked
+from sweetspot.runs.config import AttackConfig
+from sweetspot.runs.folder import Run
 
 
 def evaluate(

@@ -9,21 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks import Victim
-from attacks.queries import asked_often
-from attacks.threat_model import device_of
-from datamodules import TensorDataModule
-from datamodules.tensors import scaled
-from evaluations.case import Case
-from evaluations.conditions import KINDS, is_random
-from lightning_modules.defences.releases import Chain, Laplace
-from lightning_modules.drawing import draws_from
-from metrics.certificates import certificate, gaussian_of, reid_measured
-from metrics.cost import MOST_TRAINED_ON, cost, server_gain
-from metrics.leak import floor_on, label_only, leak_record
-from metrics.summary import BESIDE, GALLERY, scored, worst_case, worst_scores
-from reports.tables import attack_line
-from runs.environment import environment
+from sweetspot.attacks import Victim
+from sweetspot.attacks.queries import asked_often
+from sweetspot.attacks.threat_model import device_of
+from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.evaluations.case import Case
+from sweetspot.evaluations.conditions import KINDS, is_random
+from sweetspot.lightning_modules.defences.releases import Chain, Laplace
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.metrics.certificates import certificate, gaussian_of, reid_measured
+from sweetspot.metrics.cost import MOST_TRAINED_ON, cost, server_gain
+from sweetspot.metrics.leak import floor_on, label_only, leak_record
+from sweetspot.metrics.summary import BESIDE, GALLERY, scored, worst_case, worst_scores
+from sweetspot.reports.tables import attack_line
+from sweetspot.runs.environment import environment
 
 GALLERY_FORMAT = 1  # raised when the gallery attack begins to mean something else
 TESTS = 5000  # test inputs, class by class at random, that galleries and certificates are made of

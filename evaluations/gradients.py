@@ -13,22 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import ACTIVATIONS, Activation, as_activation
-from attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient, gain, reconstruct_deep
-from attacks.gradients.defences import clipped, noisy, pruned
-from attacks.gradients.federated import BIAS, Gradient
-from attacks.gradients.hermite import plan
-from attacks.gradients.moments import SOURCES
-from attacks.gradients.reconstruct import LOSSES, SUBSPACES, Estimate, Recovered, steepness
-from datamodules import load
-from datamodules.tensors import scaled
-from errors import UserError, check_one_of
-from files import check_writable
-from metrics.gradients import BatchScore, batch_score
-from reports.figures import check_figure
-from runs.config import root_of
-from runs.environment import environment, pick_device
-from runs.tensor_files import load_tensors
+from sweetspot.attacks.gradients.activations import ACTIVATIONS, Activation, as_activation
+from sweetspot.attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient, gain, reconstruct_deep
+from sweetspot.attacks.gradients.defences import clipped, noisy, pruned
+from sweetspot.attacks.gradients.federated import BIAS, Gradient
+from sweetspot.attacks.gradients.hermite import plan
+from sweetspot.attacks.gradients.moments import SOURCES
+from sweetspot.attacks.gradients.reconstruct import LOSSES, SUBSPACES, Estimate, Recovered, steepness
+from sweetspot.datamodules import load
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.errors import UserError, check_one_of
+from sweetspot.files import check_writable
+from sweetspot.metrics.gradients import BatchScore, batch_score
+from sweetspot.reports.figures import check_figure
+from sweetspot.runs.config import root_of
+from sweetspot.runs.environment import environment, pick_device
+from sweetspot.runs.tensor_files import load_tensors
 
 DIM, BATCH = 50, 2  # of a synthetic round, as in the paper
 INPUTS = ("basis", "sphere")

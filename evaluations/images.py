@@ -11,33 +11,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks import ATTACKS, Attack, AttackerData, Victim
-from attacks.threat_model import device_of
-from datamodules import TensorDataModule, load
-from datamodules.assets import AssetError
-from datamodules.tensors import scaled
-from errors import UserError
-from evaluations.case import Case
-from evaluations.case import is_random as is_random_victim
-from evaluations.chosen import chosen_attacks, suite_of
-from evaluations.conditions import KINDS, Condition, conditions_of, is_random
-from evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
-from files import replacing
-from lightning_modules.defences.releases import Chain
-from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import measure_utility
-from metrics.classifier import independent_classifier
-from metrics.perceptual import perceptual_network
-from metrics.scoring import Scorer
-from metrics.summary import BESIDE, GALLERY, common_inputs, scored
-from reports.figures import gallery_figure
-from reports.tables import attack_line
-from runs.checkpoints import load_module
-from runs.config import BUDGETS, AttackConfig, root_of
-from runs.environment import pick_device, reproducible
-from runs.folder import Run
-from runs.matching import check_same_data
-from runs.record import complete
+from sweetspot.attacks import ATTACKS, Attack, AttackerData, Victim
+from sweetspot.attacks.threat_model import device_of
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.datamodules.assets import AssetError
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.errors import UserError
+from sweetspot.evaluations.case import Case
+from sweetspot.evaluations.case import is_random as is_random_victim
+from sweetspot.evaluations.chosen import chosen_attacks, suite_of
+from sweetspot.evaluations.conditions import KINDS, Condition, conditions_of, is_random
+from sweetspot.evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
+from sweetspot.files import replacing
+from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.metrics.classifier import independent_classifier
+from sweetspot.metrics.perceptual import perceptual_network
+from sweetspot.metrics.scoring import Scorer
+from sweetspot.metrics.summary import BESIDE, GALLERY, common_inputs, scored
+from sweetspot.reports.figures import gallery_figure
+from sweetspot.reports.tables import attack_line
+from sweetspot.runs.checkpoints import load_module
+from sweetspot.runs.config import BUDGETS, AttackConfig, root_of
+from sweetspot.runs.environment import pick_device, reproducible
+from sweetspot.runs.folder import Run
+from sweetspot.runs.matching import check_same_data
+from sweetspot.runs.record import complete
 
 PICTURE = "recovered.png"
 BEFORE_MISFITS = 2  # the white box's format when it explained every release by the squared error

@@ -10,25 +10,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.channel import Channel, noise_unit, within_noise
-from attacks.text.hybrid import learned
-from attacks.text.inverter import checked_states
-from attacks.text.observations import observed
-from attacks.text.recovery import Recovery
-from attacks.text.released import as_released
-from datamodules.text import pydoc
-from datamodules.tokens import TextTokenizer, blocks
-from errors import UserError, check_one_of, first_line
-from evaluations.text import inverter_of, known_unit, scores_of, text_of
-from files import check_writable
-from lightning_modules.causal_lm import load_language_model
-from lightning_modules.networks.language import SplitLanguageModel
-from reports.figures import check_figure
-from runs.checkpoints import load_module
-from runs.config import OPERATING_POINTS, POLICIES
-from runs.environment import environment, pick_device
-from runs.folder import Run
-from runs.tensor_files import check_regular_file, load_tensors
+from sweetspot.attacks.text.channel import Channel, noise_unit, within_noise
+from sweetspot.attacks.text.hybrid import learned
+from sweetspot.attacks.text.inverter import checked_states
+from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.released import as_released
+from sweetspot.datamodules.text import pydoc
+from sweetspot.datamodules.tokens import TextTokenizer, blocks
+from sweetspot.errors import UserError, check_one_of, first_line
+from sweetspot.evaluations.text import inverter_of, known_unit, scores_of, text_of
+from sweetspot.files import check_writable
+from sweetspot.lightning_modules.causal_lm import load_language_model
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.reports.figures import check_figure
+from sweetspot.runs.checkpoints import load_module
+from sweetspot.runs.config import OPERATING_POINTS, POLICIES
+from sweetspot.runs.environment import environment, pick_device
+from sweetspot.runs.folder import Run
+from sweetspot.runs.tensor_files import check_regular_file, load_tensors
 
 OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
 

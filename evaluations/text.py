@@ -13,33 +13,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.channel import Channel, noise_unit, within_noise
-from attacks.text.diagnostics import one_step_margin
-from attacks.text.hybrid import Hybrid, learned
-from attacks.text.inverter import Inverter
-from attacks.text.observations import observed
-from attacks.text.recovery import Recovery
-from attacks.text.released import as_released
-from attacks.text.single_commit import OPERATING_POINTS, SingleCommit
-from attacks.text.sipit import Sipit
-from datamodules.language import TextDataModule
-from datamodules.text import first_tokens, load_text
-from datamodules.tokens import TextTokenizer
-from lightning_modules.drawing import draws_from
-from lightning_modules.networks.language import SplitLanguageModel
-from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import measure_utility
-from metrics.summary import scored, worst_case
-from metrics.text import exact_match, similarity, token_accuracy
-from reports.tables import attack_line
-from reports.text_figures import observations_figure
-from reports.text_samples import write_samples
-from runs.checkpoints import load_module
-from runs.config import DTYPES, TEXT_CHANNELS, AttackConfig
-from runs.environment import environment, pick_device, reproducible
-from runs.folder import Run
-from runs.matching import check_same_data
-from runs.record import complete
+from sweetspot.attacks.text.channel import Channel, noise_unit, within_noise
+from sweetspot.attacks.text.diagnostics import one_step_margin
+from sweetspot.attacks.text.hybrid import Hybrid, learned
+from sweetspot.attacks.text.inverter import Inverter
+from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.released import as_released
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
+from sweetspot.attacks.text.sipit import Sipit
+from sweetspot.datamodules.language import TextDataModule
+from sweetspot.datamodules.text import first_tokens, load_text
+from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.metrics.summary import scored, worst_case
+from sweetspot.metrics.text import exact_match, similarity, token_accuracy
+from sweetspot.reports.tables import attack_line
+from sweetspot.reports.text_figures import observations_figure
+from sweetspot.reports.text_samples import write_samples
+from sweetspot.runs.checkpoints import load_module
+from sweetspot.runs.config import DTYPES, TEXT_CHANNELS, AttackConfig
+from sweetspot.runs.environment import environment, pick_device, reproducible
+from sweetspot.runs.folder import Run
+from sweetspot.runs.matching import check_same_data
+from sweetspot.runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
 CHANNEL_FORMAT = 2  # the same for what came through a channel; since 2 noise has one unit for attacker and server

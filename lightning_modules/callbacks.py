@@ -10,8 +10,8 @@ import lightning
 from lightning.pytorch.callbacks import Callback
 from rich.progress import Progress
 
-from lightning_modules.split_module import SplitModule
-from progress import REFRESH_SECONDS, LogLines, bar
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.progress import REFRESH_SECONDS, LogLines, bar
 
 EPOCHS = 10  # from so many on, their lines are enough; of fewer a log is told every tenth of the work, too
 

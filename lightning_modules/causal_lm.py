@@ -21,11 +21,11 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from datamodules.assets import SMOLLM2, fetch
-from datamodules.text import pydoc
-from datamodules.tokens import END, TextTokenizer, gpt2_tokenizer, train_bpe
-from datamodules.torchvision_sets import reachable
-from errors import UserError, first_line, meant
+from sweetspot.datamodules.assets import SMOLLM2, fetch
+from sweetspot.datamodules.text import pydoc
+from sweetspot.datamodules.tokens import END, TextTokenizer, gpt2_tokenizer, train_bpe
+from sweetspot.datamodules.torchvision_sets import reachable
+from sweetspot.errors import UserError, first_line, meant
 
 NAMES = ("gpt2", "gpt2-tiny", "smollm2")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")

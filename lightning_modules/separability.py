@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from errors import UserError
-from lightning_modules.defences.penalties.pairs import squared_distances, unit_norm
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.penalties.pairs import squared_distances, unit_norm
 
 SAMPLES = 2000  # two million pairs: the mean is good to three digits, and deep cuts still fit in memory
 

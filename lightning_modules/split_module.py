@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from datamodules.tensors import scaled
-from errors import UserError
-from lightning_modules.defences import Defence
-from lightning_modules.epoch_sums import EpochSums
-from lightning_modules.networks import SplitNetwork, build_network
-from lightning_modules.networks.language import SplitLanguageModel, language_model
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences import Defence
+from sweetspot.lightning_modules.epoch_sums import EpochSums
+from sweetspot.lightning_modules.networks import SplitNetwork, build_network
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model
 
 SAMPLE_BATCH = 1000  # examples looked at together, before an epoch
 

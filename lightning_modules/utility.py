@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from datamodules.tensors import SPLIT_SEED, TensorDataModule, evaluation_batch, scaled
-from lightning_modules.drawing import draws_from
-from lightning_modules.separability import SAMPLES
-from lightning_modules.split_module import SplitModule, evaluating, positions
+from sweetspot.datamodules.tensors import SPLIT_SEED, TensorDataModule, evaluation_batch, scaled
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.lightning_modules.separability import SAMPLES
+from sweetspot.lightning_modules.split_module import SplitModule, evaluating, positions
 
 
 @dataclass

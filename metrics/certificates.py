@@ -16,7 +16,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
-from lightning_modules.defences.releases import Chain, Clip, Gaussian, Noise, Release, TopK
+from sweetspot.lightning_modules.defences.releases import Chain, Clip, Gaussian, Noise, Release, TopK
 
 GALLERY = 100  # same-class inputs among which the true one is searched
 TRIALS = 20_000  # of the Monte Carlo: an interval of at most ±0.007

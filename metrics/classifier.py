@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from datamodules.tensors import TensorDataModule, scaled
-from errors import UserError
-from files import save_tensors
-from lightning_modules.networks import build_network
-from progress import steps_shown
-from runs.checkpoints import restored
+from sweetspot.datamodules.tensors import TensorDataModule, scaled
+from sweetspot.errors import UserError
+from sweetspot.files import save_tensors
+from sweetspot.lightning_modules.networks import build_network
+from sweetspot.progress import steps_shown
+from sweetspot.runs.checkpoints import restored
 
 STEPS, BATCH, PEAK_LR = 1000, 128, 3e-3
 SEED = 20_101_146  # no run's own seed: the classifier shares neither weights nor batches with a victim

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 
 @dataclass(frozen=True)

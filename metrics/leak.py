@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.summary import FLOORS
+from sweetspot.metrics.summary import FLOORS
 
 Scores = Mapping[str, Sequence[float] | Tensor]
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import AlexNet_Weights
 
-from datamodules.assets import LPIPS_ALEXNET, fetch, read_arrays
-from datamodules.torchvision_sets import STALL_SECONDS, reachable, stall_limit
+from sweetspot.datamodules.assets import LPIPS_ALEXNET, fetch, read_arrays
+from sweetspot.datamodules.torchvision_sets import STALL_SECONDS, reachable, stall_limit
 
 LEAST_SIZE = 64  # AlexNet's feature maps vanish on smaller images
 CONVOLUTIONS = (0, 3, 6, 8, 10)  # where torchvision's AlexNet has them

@@ -8,9 +8,9 @@ import lpips
 import torch
 from torch import Tensor, nn
 
-from errors import UserError
-from metrics.perceptual import psim
-from metrics.similarity import SSIM_WINDOW, mcs, mse, psnr, retrieval_rank, ssim
+from sweetspot.errors import UserError
+from sweetspot.metrics.perceptual import psim
+from sweetspot.metrics.similarity import SSIM_WINDOW, mcs, mse, psnr, retrieval_rank, ssim
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics.functional.image import structural_similarity_index_measure
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 SSIM_WINDOW = 11  # the Gaussian window of Wang et al. 2004 needs images of at least this size
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runs.record import HIGHER_IS_WORSE as HIGHER_IS_WORSE  # for whoever works with scores, too
+from sweetspot.runs.record import HIGHER_IS_WORSE as HIGHER_IS_WORSE  # for whoever works with scores, too
 
 FLOOR = "prototype"  # the plainest attack that knows only the class
 FLOORS = (FLOOR, "label")  # all that do; what others recover beyond them is more than the label

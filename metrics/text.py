@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 import torch
 from torch import Tensor
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 Tokens = Sequence[Sequence[int]]
 

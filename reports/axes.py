@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_modules.defences import PENALTIES, RELEASES
-from reports.tables import penalty_title, short
-from runs.matching import is_vanilla
-from runs.record import is_number
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
+from sweetspot.reports.tables import penalty_title, short
+from sweetspot.runs.matching import is_vanilla
+from sweetspot.runs.record import is_number
 
 Keys = Mapping[str, Any]  # where a cell lies: every option of its defence by name, its bottleneck, its cut
 OF_THE_RECORD = ("name", "lambda", "bottleneck", "release")  # of a defence, beside the options of its penalty

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from metrics.summary import GALLERY
-from reports.leak import leak_of
-from reports.records import Record
+from sweetspot.metrics.summary import GALLERY
+from sweetspot.reports.leak import leak_of
+from sweetspot.reports.records import Record
 
 NO_CERTIFICATE = "none: nothing random leaves the client"
 OTHER_NOISE = "none: what leaves the client is random, and not by Gaussian noise, which certificates are for"

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_modules.defences import PENALTIES
-from metrics.summary import BESIDE
-from reports.axes import Axis, axes_of, family_of, keys_of, label_of, order_of, rank, written
-from reports.gathering import FoundRun
-from reports.leak import is_leak, leak_of, with_leaks
-from reports.records import WORST_CASE, attack_records, channels_of, strongest, strongest_in, worst_record
-from reports.tables import describe_defence
-from runs.matching import is_vanilla, without_defence
+from sweetspot.lightning_modules.defences import PENALTIES
+from sweetspot.metrics.summary import BESIDE
+from sweetspot.reports.axes import Axis, axes_of, family_of, keys_of, label_of, order_of, rank, written
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.leak import is_leak, leak_of, with_leaks
+from sweetspot.reports.records import WORST_CASE, attack_records, channels_of, strongest, strongest_in, worst_record
+from sweetspot.reports.tables import describe_defence
+from sweetspot.runs.matching import is_vanilla, without_defence
 
 NAMES = {
     "accuracy": "accuracy", "perplexity": "perplexity", "ssim": "SSIM", "psim": "PSIM", "mcs": "cosine similarity",

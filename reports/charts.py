@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from reports.axes import Axis
+from sweetspot.reports.axes import Axis
 
 # viridis at nine points: ordered by lightness, so it reads in grey and for the colour-blind
 RAMP = (

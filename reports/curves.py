@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.axes import Axis, written
-from reports.charts import Scale, tag
-from reports.plots import Point, marked, path_through
+from sweetspot.reports.axes import Axis, written
+from sweetspot.reports.charts import Scale, tag
+from sweetspot.reports.plots import Point, marked, path_through
 
 WIDTH, HEIGHT = 400, 236
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 44

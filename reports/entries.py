@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.cells import metric_for
-from reports.gathering import FoundRun
-from reports.tables import counted, describe_defence
-from runs.config import FLAG_NAMES, TrainConfig
-from runs.matching import is_vanilla, without_defence
+from sweetspot.reports.cells import metric_for
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.tables import counted, describe_defence
+from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.matching import is_vanilla, without_defence
 
 POINTS = (1, 3)  # percentage points of accuracy below vanilla's at which leaks are compared
 ERRORS = 2  # standard errors that an entry states

@@ -8,14 +8,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
-from reports.axes import keys_of, written
-from reports.beside import suite_of
-from reports.cells import NAMES, Cell, Setting, attacks_of, records_of
-from reports.leak import leak_of
-from reports.records import LEAK, WORST_CASE, pooled
-from reports.sweet_spot import Verdict, useful
-from runs.record import is_number
+from sweetspot.metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
+from sweetspot.reports.axes import keys_of, written
+from sweetspot.reports.beside import suite_of
+from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, records_of
+from sweetspot.reports.leak import leak_of
+from sweetspot.reports.records import LEAK, WORST_CASE, pooled
+from sweetspot.reports.sweet_spot import Verdict, useful
+from sweetspot.runs.record import is_number
 
 ALWAYS = ("lambda", "beta", "cut")  # columns that every table has, whatever differs
 SEEN = ("recognised", "rank")  # what an independent classifier and a search make of what came back

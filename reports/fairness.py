@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reports.cells import Cell, Setting
-from reports.records import HYBRID
+from sweetspot.reports.cells import Cell, Setting
+from sweetspot.reports.records import HYBRID
 
 
 def equally_attacked(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.axes import NONE, Axis, axes_of, family_of, keys_of
-from reports.cells import Cell, Setting, shared
-from reports.plots import DIAMOND
-from runs.record import is_number, is_release, is_text, is_text_or_none, list_of
+from sweetspot.reports.axes import NONE, Axis, axes_of, family_of, keys_of
+from sweetspot.reports.cells import Cell, Setting, shared
+from sweetspot.reports.plots import DIAMOND
+from sweetspot.runs.record import is_number, is_release, is_text, is_text_or_none, list_of
 
 SPARSE = 4  # times as many places as cells: a search, of which maps would be empty
 # told apart by shape alone; as many colours as are coprime with them give each pair once

@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from errors import UserError
-from files import check_writable, replacing
+from sweetspot.errors import UserError
+from sweetspot.files import check_writable, replacing
 
 COLOURS = (
     "#0072b2",

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from metrics.summary import BESIDE, FLOORS, common_inputs
-from reports.gathering import FoundRun
-from runs.folder import Run
+from sweetspot.metrics.summary import BESIDE, FLOORS, common_inputs
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.runs.folder import Run
 
 COLUMNS = (8, 6, 4, 3, 2, 1)  # how many inputs a picture shows: as many as the budget allows
 BUDGET = 12e6  # bytes of pictures in a page

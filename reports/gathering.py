@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
-from runs.folder import Run, read_json
+from sweetspot.errors import UserError
+from sweetspot.runs.folder import Run, read_json
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 
-from metrics.summary import GALLERY
-from reports.beside import identity_of
-from reports.cells import Cell, records_of
-from reports.leak import NO_PICTURE
-from reports.records import WORST_CASE, pooled
+from sweetspot.metrics.summary import GALLERY
+from sweetspot.reports.beside import identity_of
+from sweetspot.reports.cells import Cell, records_of
+from sweetspot.reports.leak import NO_PICTURE
+from sweetspot.reports.records import WORST_CASE, pooled
 
 
 def identity_leak(cell: Cell) -> float | None:

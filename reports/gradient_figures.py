@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
-from files import replacing
-from reports.figures import COLOURS, DPI
+from sweetspot.files import replacing
+from sweetspot.reports.figures import COLOURS, DPI
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]  # a line's name: its points (x, error)
 MOST = 8  # samples in a picture

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from reports.gallery import Montage, montage
-from reports.gathering import FoundGradient
-from reports.gradient_tables import HIDDEN, STAGES, WORDS, title_of
+from sweetspot.reports.gallery import Montage, montage
+from sweetspot.reports.gathering import FoundGradient
+from sweetspot.reports.gradient_tables import HIDDEN, STAGES, WORDS, title_of
 
 MOST = 8  # samples in a picture
 

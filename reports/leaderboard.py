@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
-from files import check_writable, replacing
-from reports.cells import NAMES
-from reports.entries import POINTS, entries_of
-from reports.exports import plain, row_in
-from reports.gathering import FoundRun
-from reports.tables import counted
-from runs.folder import read_json
+from sweetspot.errors import UserError
+from sweetspot.files import check_writable, replacing
+from sweetspot.reports.cells import NAMES
+from sweetspot.reports.entries import POINTS, entries_of
+from sweetspot.reports.exports import plain, row_in
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.tables import counted
+from sweetspot.runs.folder import read_json
 
 NEEDED = {
     "name", "defence", "strength", "options", "dataset", "network", "cut", "training", "metric", "accuracy", "vanilla",

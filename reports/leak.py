@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from metrics.leak import leaks
-from metrics.summary import BESIDE, FLOOR, common_inputs
-from reports.records import LEAK, Record, strongest, summarised
-from runs.record import is_figure
+from sweetspot.metrics.leak import leaks
+from sweetspot.metrics.summary import BESIDE, FLOOR, common_inputs
+from sweetspot.reports.records import LEAK, Record, strongest, summarised
+from sweetspot.runs.record import is_figure
 
 NO_PICTURE = 0.25  # the largest leak of a cell of which is said that no picture, or no identity, comes back
 LEAKING = ("ssim", "psim", "mcs", "mse")  # scores of reconstructions that have a floor and a top

@@ -12,20 +12,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from metrics.summary import FLOOR
-from reports.axes import Axis
-from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, metric_for, records_of
-from reports.charts import ColourBar, Square, heat_map, width_of
-from reports.curves import curve
-from reports.fairness import equally_attacked
-from reports.families import Family, Style, families_of, keys_of_failed, style_of, styles_of
-from reports.grades import seen_words
-from reports.leak import NO_PICTURE
-from reports.monotone import monotone_claims
-from reports.plots import Chain, Level, Point, trade_off
-from reports.records import WORST_CASE, pooled
-from reports.sweet_spot import Verdict, in_words, pareto_front, useful
-from reports.tables import describe_defence
+from sweetspot.metrics.summary import FLOOR
+from sweetspot.reports.axes import Axis
+from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, metric_for, records_of
+from sweetspot.reports.charts import ColourBar, Square, heat_map, width_of
+from sweetspot.reports.curves import curve
+from sweetspot.reports.fairness import equally_attacked
+from sweetspot.reports.families import Family, Style, families_of, keys_of_failed, style_of, styles_of
+from sweetspot.reports.grades import seen_words
+from sweetspot.reports.leak import NO_PICTURE
+from sweetspot.reports.monotone import monotone_claims
+from sweetspot.reports.plots import Chain, Level, Point, trade_off
+from sweetspot.reports.records import WORST_CASE, pooled
+from sweetspot.reports.sweet_spot import Verdict, in_words, pareto_front, useful
+from sweetspot.reports.tables import describe_defence
 
 OF_PAPER = ("whitebox/paper", "whitebox/adaptive")  # the attacks that the paper's claims are about
 SPARED = "not by every attack"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from reports.cells import Setting
-from reports.fairness import equally_attacked
+from sweetspot.reports.cells import Setting
+from sweetspot.reports.fairness import equally_attacked
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from errors import UserError
-from files import check_writable, replacing
-from reports.cells import NAMES, Setting, is_measured, settings_of
-from reports.exports import csv_text, markdown_text
-from reports.gallery import attacks_shown
-from reports.gathering import FoundRun, Gathered, gather
-from reports.gradient_panels import STAGE_COLUMNS, gradient_views
-from reports.sections import section_of
-from reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot
-from reports.text_panels import CHANNEL_COLUMNS, KINDS
+from sweetspot.errors import UserError
+from sweetspot.files import check_writable, replacing
+from sweetspot.reports.cells import NAMES, Setting, is_measured, settings_of
+from sweetspot.reports.exports import csv_text, markdown_text
+from sweetspot.reports.gallery import attacks_shown
+from sweetspot.reports.gathering import FoundRun, Gathered, gather
+from sweetspot.reports.gradient_panels import STAGE_COLUMNS, gradient_views
+from sweetspot.reports.sections import section_of
+from sweetspot.reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot
+from sweetspot.reports.text_panels import CHANNEL_COLUMNS, KINDS
 
 GLOSSARY = (
     ("leak", "what comes back beyond the label: (s − s of the label) / (1 − s of the label) of a score s; 0 is what "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.charts import Scale, tag
+from sweetspot.reports.charts import Scale, tag
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 WIDTH, HEIGHT = 640, 400

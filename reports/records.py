@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from metrics.leak import floor_on, label_only, leaks
-from metrics.summary import BESIDE, HIGHER_IS_WORSE, common_inputs
+from sweetspot.metrics.leak import floor_on, label_only, leaks
+from sweetspot.metrics.summary import BESIDE, HIGHER_IS_WORSE, common_inputs
 
 Record = dict[str, Any]
 WORST_CASE = "worst case"  # what stands for an attack's name where the strongest on each input is meant

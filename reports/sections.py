@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from metrics.summary import FLOORS, GALLERY, in_words
-from progress import duration
-from reports.axes import Axis, written
-from reports.beside import beside, suite_of, warnings_of
-from reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
-from reports.exports import recovery_columns, seen_in
-from reports.families import Style, failures_of, style_of, styles_of
-from reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
-from reports.gathering import FoundRun
-from reports.grades import identity_words, picture_words, seen_words
-from reports.leak import NO_PICTURE, is_leak
-from reports.maps import ClaimRow, FamilyCharts, charts_of, claim_rows, compared, plot_of, useful_of
-from reports.plots import leak_scale
-from reports.records import WORST_CASE, attack_records, worst_record
-from reports.sweet_spot import Verdict, advice, by_threat, spread, sweet_spot, tolerance, useful
-from reports.tables import counted
-from reports.text_panels import TextAttack, text_attacks
+from sweetspot.metrics.summary import FLOORS, GALLERY, in_words
+from sweetspot.progress import duration
+from sweetspot.reports.axes import Axis, written
+from sweetspot.reports.beside import beside, suite_of, warnings_of
+from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
+from sweetspot.reports.exports import recovery_columns, seen_in
+from sweetspot.reports.families import Style, failures_of, style_of, styles_of
+from sweetspot.reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.grades import identity_words, picture_words, seen_words
+from sweetspot.reports.leak import NO_PICTURE, is_leak
+from sweetspot.reports.maps import ClaimRow, FamilyCharts, charts_of, claim_rows, compared, plot_of, useful_of
+from sweetspot.reports.plots import leak_scale
+from sweetspot.reports.records import WORST_CASE, attack_records, worst_record
+from sweetspot.reports.sweet_spot import Verdict, advice, by_threat, spread, sweet_spot, tolerance, useful
+from sweetspot.reports.tables import counted
+from sweetspot.reports.text_panels import TextAttack, text_attacks
 
 SHOWN = (
     "ssim leak",

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from errors import UserError, check_one_of
-from metrics.summary import FLOOR, HIGHER_IS_WORSE
-from reports.cells import LEAST_TO_HALVE, NAMES, WORST, Cell, Setting, Spread, attacks_of, by_attacks
-from reports.fairness import (
+from sweetspot.errors import UserError, check_one_of
+from sweetspot.metrics.summary import FLOOR, HIGHER_IS_WORSE
+from sweetspot.reports.cells import LEAST_TO_HALVE, NAMES, WORST, Cell, Setting, Spread, attacks_of, by_attacks
+from sweetspot.reports.fairness import (
     attacks_behind,
     equally_attacked,
     is_adaptive,
@@ -20,8 +20,8 @@ from reports.fairness import (
     unequal_attacks,
     unequal_seeds,
 )
-from reports.grades import identity_leak
-from reports.leak import COMPUTED, NO_PICTURE
+from sweetspot.reports.grades import identity_leak
+from sweetspot.reports.leak import COMPUTED, NO_PICTURE
 
 WITHOUT_DATA = ("whitebox/no-data", "whitebox/paper")  # attacks of somebody who has no inputs of its own
 METRICS = tuple(

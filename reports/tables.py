@@ -11,10 +11,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from metrics.summary import FLOOR, FLOORS, GALLERY, in_words
-from reports.beside import beside, suite_of, warnings_of
-from reports.leak import is_leak, leak_of, with_leaks
-from reports.text_samples import print_samples
+from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
+from sweetspot.reports.beside import beside, suite_of, warnings_of
+from sweetspot.reports.leak import is_leak, leak_of, with_leaks
+from sweetspot.reports.text_samples import print_samples
 
 MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline

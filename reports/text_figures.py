@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from files import replacing
-from reports.figures import COLOURS, DPI
-from reports.tables import describe_defence
+from sweetspot.files import replacing
+from sweetspot.reports.figures import COLOURS, DPI
+from sweetspot.reports.tables import describe_defence
 
 Data = Mapping[str, Any]
 RIGHT, WRONG = COLOURS[:2]

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.gathering import FoundRun
-from reports.plots import loss_lines
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.plots import loss_lines
 
 MOST = 12  # prompts of a run that are shown; their figures are over all of them
 LONGEST = 400  # tokens of a prompt that are shown

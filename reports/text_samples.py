@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from files import replacing
+from sweetspot.files import replacing
 
 SHOWN = 2  # prompts on the terminal
 WRONG = "bold red"

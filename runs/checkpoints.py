@@ -15,11 +15,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
-from errors import UserError, first_line
-from files import DamagedFileError, read_tensors, save_tensors
-from lightning_modules.split_module import SplitModule
-from registry import is_loaded, is_users_own
-from runs.folder import Run
+from sweetspot.errors import UserError, first_line
+from sweetspot.files import DamagedFileError, read_tensors, save_tensors
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.registry import is_loaded, is_users_own
+from sweetspot.runs.folder import Run
 
 NEEDED = {"state_dict", "epoch", "global_step", "history", "hyper_parameters", "loops", "pytorch-lightning_version"}
 

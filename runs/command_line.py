@@ -22,13 +22,13 @@ import docstring_parser
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 
-from errors import UserError, first_line, meant
-from lightning_modules.defences import PENALTIES, RELEASES
-from options import Declared
-from registry import Registry, is_users_own
-from runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
-from runs.signals import sigterm_as_ctrl_c
-from runs.yaml_files import read_yaml
+from sweetspot.errors import UserError, first_line, meant
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
+from sweetspot.options import Declared
+from sweetspot.registry import Registry, is_users_own
+from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
+from sweetspot.runs.signals import sigterm_as_ctrl_c
+from sweetspot.runs.yaml_files import read_yaml
 
 OURS = {
     "logger",

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from errors import UserError, check_one_of
-from lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
-from lightning_modules.defences.bottlenecks import parsed
-from lightning_modules.defences.releases import Gaussian, Noise
-from lightning_modules.networks import NETWORKS
-from options import options_of
-from registry import is_users_own
+from sweetspot.errors import UserError, check_one_of
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
+from sweetspot.lightning_modules.defences.bottlenecks import parsed
+from sweetspot.lightning_modules.defences.releases import Gaussian, Noise
+from sweetspot.lightning_modules.networks import NETWORKS
+from sweetspot.options import options_of
+from sweetspot.registry import is_users_own
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for

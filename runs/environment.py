@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from errors import UserError, first_line
+from sweetspot.errors import UserError, first_line
 
 PACKAGES = ("torch", "lightning", "torchvision", "torchmetrics", "numpy")
 

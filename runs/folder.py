@@ -22,9 +22,9 @@ import filelock
 import numpy as np
 import yaml
 
-from errors import BusyError, UserError
-from files import LONGEST, replacing
-from runs.record import missing_in, wrong_in
+from sweetspot.errors import BusyError, UserError
+from sweetspot.files import LONGEST, replacing
+from sweetspot.runs.record import missing_in, wrong_in
 
 PATIENCE = 0.5  # seconds to wait for a run: whoever only looks whether it is held lets go of it at once
 

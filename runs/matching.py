@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from datamodules.tensors import TensorDataModule
-from errors import UserError
-from runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
-from runs.folder import Run
+from sweetspot.datamodules.tensors import TensorDataModule
+from sweetspot.errors import UserError
+from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
+from sweetspot.runs.folder import Run
 
 OF_THE_DEFENCE = {"lambda", "defence", "bottleneck", "release", "options"}
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 KINDS = ".pt, .npy, .npz or .safetensors"
 

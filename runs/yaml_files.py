@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 LARGEST = 1_000_000  # bytes; an experiment is a few hundred
 DEEPEST = 20  # mappings and lists in each other; Trainer's arguments are three deep

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from errors import UserError, meant
-from runs.command_line import KINDS, SURE, spelled
-from runs.config import TrainConfig
+from sweetspot.errors import UserError, meant
+from sweetspot.runs.command_line import KINDS, SURE, spelled
+from sweetspot.runs.config import TrainConfig
 
 DIGITS = 3  # significant ones of a value within a range: names stay readable
 RANGE = re.compile(r"(.+?)\.\.(.+)")

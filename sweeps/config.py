@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from errors import UserError
-from reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
-from runs.command_line import spelled
-from runs.config import check_types
-from sweeps.axes import Grid, Range
+from sweetspot.errors import UserError
+from sweetspot.reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
+from sweetspot.runs.command_line import spelled
+from sweetspot.runs.config import check_types
+from sweetspot.sweeps.axes import Grid, Range
 
 
 @dataclass

@@ -27,15 +27,15 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_only
 from ray import tune
 
-from attacks.threat_model import SHARE_OF_DEVICE
-from errors import BusyError, UserError, first_line
-from files import temporary_folder
-from runs.command_line import disk_trouble, quieten
-from runs.config import TrainConfig
-from runs.folder import Run
-from runs.signals import hear_sigterm
-from sweeps.config import SweepConfig
-from sweeps.plan import SweepCell
+from sweetspot.attacks.threat_model import SHARE_OF_DEVICE
+from sweetspot.errors import BusyError, UserError, first_line
+from sweetspot.files import temporary_folder
+from sweetspot.runs.command_line import disk_trouble, quieten
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
+from sweetspot.runs.signals import hear_sigterm
+from sweetspot.sweeps.config import SweepConfig
+from sweetspot.sweeps.plan import SweepCell
 
 Make = Callable[[TrainConfig, Sequence[Callback]], dict[str, Any]]  # train.train
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from errors import UnfitError, UserError
-from lightning_modules.defences import PENALTIES, RELEASES, Part
-from runs.command_line import spelled
-from runs.config import FLAG_NAMES, TrainConfig, chained, implied_release, means_nothing
-from sweeps.axes import FIELDS, Axis, Grid, Range
+from sweetspot.errors import UnfitError, UserError
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part
+from sweetspot.runs.command_line import spelled
+from sweetspot.runs.config import FLAG_NAMES, TrainConfig, chained, implied_release, means_nothing
+from sweetspot.sweeps.axes import FIELDS, Axis, Grid, Range
 
 PAPER: dict[str, list[float]] = {  # MixCon's own grid, Figures 3 and 4
     "lambda": [0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0],

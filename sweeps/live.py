@@ -13,11 +13,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from errors import UserError
-from progress import duration
-from reports.cells import NAMES
-from reports.tables import in_short
-from sweeps.plan import SweepCell
+from sweetspot.errors import UserError
+from sweetspot.progress import duration
+from sweetspot.reports.cells import NAMES
+from sweetspot.reports.tables import in_short
+from sweetspot.sweeps.plan import SweepCell
 
 AROUND_THE_TABLE = 6  # lines of a terminal that are not rows of cells
 

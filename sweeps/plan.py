@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from datamodules import load
-from datamodules.text import load_text
-from errors import UserError
-from evaluations.dispatch import attacked_already
-from reports.gathering import read_whole
-from reports.tables import describe_defence
-from runs.config import FLAG_NAMES, TrainConfig
-from runs.folder import Run
+from sweetspot.datamodules import load
+from sweetspot.datamodules.text import load_text
+from sweetspot.errors import UserError
+from sweetspot.evaluations.dispatch import attacked_already
+from sweetspot.reports.gathering import read_whole
+from sweetspot.reports.tables import describe_defence
+from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.folder import Run
 
 ROOM = 50e6  # bytes that must be free on the disk, besides those of the runs
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import optuna
 
-from errors import UnfitError
-from reports.cells import settings_of
-from reports.gathering import FoundRun
-from runs.config import TrainConfig
-from sweeps.axes import Axis, Grid
-from sweeps.grid import config_of, in_order, listed, meant_by, same_run, vanillas
+from sweetspot.errors import UnfitError
+from sweetspot.reports.cells import settings_of
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.runs.config import TrainConfig
+from sweetspot.sweeps.axes import Axis, Grid
+from sweetspot.sweeps.grid import config_of, in_order, listed, meant_by, same_run, vanillas
 
 ROUND = 8  # proposals that are asked for at once; those of the first round are drawn at random
 TRIES = 50  # for a proposal that was not made before

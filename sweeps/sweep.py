@@ -15,21 +15,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from errors import BusyError, UserError
-from evaluations.dispatch import check_attacks_fit
-from reports.cells import NAMES, Setting, settings_of
-from reports.fairness import few
-from reports.gathering import FoundRun, read_whole
-from reports.sweet_spot import Verdict, spread, sweet_spot, useful
-from runs.config import TrainConfig
-from runs.folder import make_writable
-from sweeps.axes import Grid
-from sweeps.config import SweepConfig
-from sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
-from sweeps.grid import completed, ends_of, laid_out, varied
-from sweeps.live import SweepTable
-from sweeps.plan import State, SweepCell, check_room, kind_of_data, planned
-from sweeps.search import ROUND, Figures, Proposal, Search, figures_of
+from sweetspot.errors import BusyError, UserError
+from sweetspot.evaluations.dispatch import check_attacks_fit
+from sweetspot.reports.cells import NAMES, Setting, settings_of
+from sweetspot.reports.fairness import few
+from sweetspot.reports.gathering import FoundRun, read_whole
+from sweetspot.reports.sweet_spot import Verdict, spread, sweet_spot, useful
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import make_writable
+from sweetspot.sweeps.axes import Grid
+from sweetspot.sweeps.config import SweepConfig
+from sweetspot.sweeps.engine import Make, connected, is_connected, make_cells, resources, slots
+from sweetspot.sweeps.grid import completed, ends_of, laid_out, varied
+from sweetspot.sweeps.live import SweepTable
+from sweetspot.sweeps.plan import State, SweepCell, check_room, kind_of_data, planned
+from sweetspot.sweeps.search import ROUND, Figures, Proposal, Search, figures_of
 
 IN_A_FILE = 160  # columns: a run's name stays one word
 POLL_SECONDS = 1.0  # between two looks at a cell that another process makes

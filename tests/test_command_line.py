@@ -20,19 +20,17 @@ import torch
 import yaml
 from torch import nn
 
-import datamodules.torchvision_sets as torchvision_sets
-import evaluate
-import report
-import sweep
-from attacks import Attack, Reconstruction, Victim
-from lightning_modules.defences import PENALTIES, Penalty, option
-from lightning_modules.networks import NETWORKS, Architecture, network
-from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint
-from runs.command_line import parse_train, train_parser
-from runs.config import TrainConfig
+import sweetspot.datamodules.torchvision_sets as torchvision_sets
+from sweetspot.attacks import Attack, Reconstruction, Victim
+from sweetspot.commands import evaluate, report, sweep
+from sweetspot.commands.train import main, train
+from sweetspot.lightning_modules.defences import PENALTIES, Penalty, option
+from sweetspot.lightning_modules.networks import NETWORKS, Architecture, network
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.command_line import parse_train, train_parser
+from sweetspot.runs.config import TrainConfig
 from tests.conftest import ROOT, readme_commands, refused_by
-from train import main, train
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-import attacks.decoder.attack as decoder_attack
-import attacks.whitebox as whitebox
-import evaluate
-from attacks import Victim
-from errors import UserError
-from evaluations.chosen import STANDARD
-from lightning_modules.defences import PENALTIES, RELEASES
-from registry import module_name
-from reports.tables import describe_defence
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
-from runs.folder import Run
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.attacks.whitebox as whitebox
+from sweetspot.attacks import Victim
+from sweetspot.commands import evaluate
+from sweetspot.commands.train import main, train
+from sweetspot.errors import UserError
+from sweetspot.evaluations.chosen import STANDARD
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
+from sweetspot.registry import module_name
+from sweetspot.reports.tables import describe_defence
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
 from tests.conftest import refused_by
-from train import main, train
 
 Make = Callable[..., TrainConfig]
 NOISE = {"release": ["gaussian"], "sigma": 0.5}
@@ -45,10 +45,10 @@ ZOO: dict[str, dict[str, Any]] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attacks of a few steps, without LPIPS."""
     monkeypatch.setattr(whitebox, "PAPER_STEPS", 5)
-    monkeypatch.setattr("metrics.classifier.STEPS", 5)
+    monkeypatch.setattr("sweetspot.metrics.classifier.STEPS", 5)
     monkeypatch.setitem(whitebox.STEPS, "fast", 5)
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
-    monkeypatch.setattr("evaluations.images.perceptual_or_none", lambda _: None)
+    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)
 
 
 def run_of(config: TrainConfig) -> Run:
@@ -182,7 +182,7 @@ def test_a_release_that_is_on_and_does_nothing_is_an_error(config: Make) -> None
 OWN = """
 import torch
 from torch import nn
-from lightning_modules.defences import Penalty, Release, option
+from sweetspot.lightning_modules.defences import Penalty, Release, option
 
 class Shuffle(Penalty):
     strength: float = option(1.0, "how hard", least=0)

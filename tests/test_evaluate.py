@@ -17,28 +17,28 @@ import pytest
 import torch
 from torch import Tensor
 
-import attacks.decoder.attack as decoder_attack
-import evaluations.images as images
-import report
-from attacks import Attack, AttackerData, Reconstruction, Victim
-from attacks.descent import Descent
-from attacks.whitebox import WhiteBox
-from datamodules import TensorDataModule, load
-from datamodules.assets import AssetError
-from errors import UserError
-from evaluate import main
-from evaluations.chosen import STANDARD, check_asked
-from evaluations.dispatch import attacked_already, evaluate
-from metrics.perceptual import psim
-from metrics.similarity import ssim
-from metrics.summary import BESIDE
-from runs.checkpoints import load_checkpoint
-from runs.config import AttackConfig, TrainConfig
-from runs.folder import Run
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.evaluations.images as images
+from sweetspot.attacks import Attack, AttackerData, Reconstruction, Victim
+from sweetspot.attacks.descent import Descent
+from sweetspot.attacks.whitebox import WhiteBox
+from sweetspot.commands import report
+from sweetspot.commands.evaluate import main
+from sweetspot.commands.train import main as train_main
+from sweetspot.commands.train import train
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.datamodules.assets import AssetError
+from sweetspot.errors import UserError
+from sweetspot.evaluations.chosen import STANDARD, check_asked
+from sweetspot.evaluations.dispatch import attacked_already, evaluate
+from sweetspot.metrics.perceptual import psim
+from sweetspot.metrics.similarity import ssim
+from sweetspot.metrics.summary import BESIDE
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.folder import Run
 from tests.conftest import readme_commands, refused_by
 from tests.weak_attacks import weaken
-from train import main as train_main
-from train import train
 
 Make = Callable[..., TrainConfig]
 SUITE = [key for key in STANDARD.attacks if key != "positions"]  # which has nothing to go by here
@@ -193,7 +193,7 @@ def test_a_decoder_that_diverges_is_not_kept(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("attacks.decoder.training.PEAK_LR", 1e30)
+        patched.setattr("sweetspot.attacks.decoder.training.PEAK_LR", 1e30)
         refused(capsys, "decoder/adaptive diverged", str(run.folder), "--attacks", "decoder", "--device", "cpu")
     assert not list(run.folder.glob("decoder-*"))
     assert attack(run, "--attacks", "decoder") == 0
@@ -551,7 +551,7 @@ def test_a_run_folder_with_a_name_as_long_as_names_can_be_is_attacked(run: Run) 
 
 
 @pytest.mark.parametrize(
-    "where", ["attacks.descent.Descent.descend", "attacks.decoder.training.InverseModule.training_step"]
+    "where", ["sweetspot.attacks.descent.Descent.descend", "attacks.decoder.training.InverseModule.training_step"]
 )
 def test_sigterm_in_an_attack_keeps_what_is_finished(
     where: str, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

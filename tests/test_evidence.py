@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from evaluate import main
-from evaluations.dispatch import attacked_already
-from evaluations.evidence import add_leaks, warnings_of
-from reports.page import write_report
-from runs.config import AttackConfig, TrainConfig
-from runs.folder import Run
+from sweetspot.commands.evaluate import main
+from sweetspot.commands.train import train
+from sweetspot.evaluations.dispatch import attacked_already
+from sweetspot.evaluations.evidence import add_leaks, warnings_of
+from sweetspot.reports.page import write_report
+from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.folder import Run
 from tests.conftest import refused_by
 from tests.weak_attacks import weaken
-from train import train
 
 Make = Callable[..., TrainConfig]
 FEW = ["--device", "cpu", "--samples", "6", "--budget", "fast"]
@@ -156,8 +156,8 @@ def test_the_standard_suite_has_a_version_and_leaves_out_what_does_not_fit(
 
 OWN = """
 import torch
-from attacks import Attack, Reconstruction
-from options import option
+from sweetspot.attacks import Attack, Reconstruction
+from sweetspot.options import option
 
 class Flat(Attack):
     grey: float = option(0.5, "the grey that it answers with", least=0, most=1)
@@ -280,8 +280,7 @@ def test_one_more_attack_leaves_a_stronger_floor_as_it_is(noisy: Run) -> None:
 def test_a_deterministic_release_of_ones_own_is_not_attacked_for_ever(config: Make, tmp_path: Path) -> None:
     own = tmp_path / "own_release.py"
     own.write_text(
-        "from lightning_modules.defences import Release\n"
-        "class Double(Release):\n    def forward(self, z):\n        return 2 * z\n"
+        "from sweetspot import Release\nclass Double(Release):\n    def forward(self, z):\n        return 2 * z\n"
     )
     run = run_of(config(release=[f"{own}:Double"]))
     argv = [str(run.folder), *FEW, "--attacks", "whitebox/paper", "--draws", "3"]

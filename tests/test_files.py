@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from errors import UserError
-from files import ErrorKeeper, check_writable, machine, replacing, save_tensors, temporary_folder
+from sweetspot.errors import UserError
+from sweetspot.files import ErrorKeeper, check_writable, machine, replacing, save_tensors, temporary_folder
 
 
 def test_a_block_that_ends_well_replaces_the_file(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_full_disk_is_an_os_error_and_the_old_file_stays(
         def write_part(self, data: Any) -> int:
             return disk.write(self, data)
 
-    monkeypatch.setattr("files.ErrorKeeper", Full)
+    monkeypatch.setattr("sweetspot.files.ErrorKeeper", Full)
     with pytest.raises(OSError, match="No space left") as failed:
         save_tensors(path, {"weights": torch.zeros(10_000), "more": torch.zeros(100)})
     assert failed.value.errno == errno.ENOSPC

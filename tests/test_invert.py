@@ -15,18 +15,18 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from evaluations.dispatch import evaluate
-from invert import main
-from lightning_modules.defences.releases import Chain
-from lightning_modules.networks.language import SplitLanguageModel
-from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint, load_module
-from runs.config import AttackConfig, TrainConfig
-from runs.folder import Run
+from sweetspot.commands.invert import main
+from sweetspot.commands.train import build_language, train
+from sweetspot.commands.train import main as train_main
+from sweetspot.evaluations.dispatch import evaluate
+from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.runs.checkpoints import load_checkpoint, load_module
+from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.folder import Run
 from tests.attacks.text.conftest import Rotation
 from tests.conftest import ROOT, readme_commands, refused_by
-from train import build_language, train
-from train import main as train_main
 
 TEXTS = ["The value is a number.", "Numbers [red] and names: 42!"]
 
@@ -123,7 +123,7 @@ def test_the_text_comes_back_through_a_release_that_loses_nothing(
         module.defence.release = Chain(Rotation(128))
         return module
 
-    monkeypatch.setattr("evaluations.leak.load_module", rotated)
+    monkeypatch.setattr("sweetspot.evaluations.leak.load_module", rotated)
     ids = torch.tensor([[5, 77, 120]])
     torch.save(rotated(text_run / "last.ckpt").encode(ids), tmp_path / "leaked.pt")
     out = tmp_path / "found.json"

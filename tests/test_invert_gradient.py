@@ -13,9 +13,9 @@ import torch
 from matplotlib.image import imread
 from safetensors.torch import save_file
 
-from attacks.gradients.activations import as_activation
-from attacks.gradients.federated import chosen_weights, client_gradient
-from invert import GRADIENT_EXAMPLES, main
+from sweetspot.attacks.gradients.activations import as_activation
+from sweetspot.attacks.gradients.federated import chosen_weights, client_gradient
+from sweetspot.commands.invert import GRADIENT_EXAMPLES, main
 from tests.conftest import readme_commands, refused_by
 
 README = [argv[1:] for argv in readme_commands("invert.py") if argv[0] == "gradient"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from progress import LogLines, steps_shown
+from sweetspot.progress import LogLines, steps_shown
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr("progress.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("sweetspot.progress.time.perf_counter", lambda: now[0])
     return now
 
 

@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import attacks.decoder.attack as decoder_attack
-import attacks.whitebox as whitebox
-from attacks import AttackerData, Victim
-from attacks.decoder import Decoder
-from attacks.whitebox import WhiteBox
-from evaluate import main
-from lightning_modules.defences import RELEASES, Release, option
-from lightning_modules.split_module import SplitModule
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
-from runs.folder import Run
-from sweeps.grid import completed, laid_out
-from train import train
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.attacks.whitebox as whitebox
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.decoder import Decoder
+from sweetspot.attacks.whitebox import WhiteBox
+from sweetspot.commands.evaluate import main
+from sweetspot.commands.train import train
+from sweetspot.lightning_modules.defences import RELEASES, Release, option
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
+from sweetspot.sweeps.grid import completed, laid_out
 
 Make = Callable[..., TrainConfig]
 
@@ -48,11 +48,11 @@ class Scaled(Release):
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The defence in the registry, and attacks of a few steps."""
     monkeypatch.setitem(RELEASES.known, "scaled", Scaled)
-    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", 5)
-    monkeypatch.setattr("metrics.classifier.STEPS", 5)
+    monkeypatch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", 5)
+    monkeypatch.setattr("sweetspot.metrics.classifier.STEPS", 5)
     monkeypatch.setitem(whitebox.STEPS, "fast", 5)
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
-    monkeypatch.setattr("evaluations.images.perceptual_or_none", lambda _: None)
+    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)
 
 
 def factor(run: Run) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from report import main
+from sweetspot.commands.report import main
 from tests.conftest import readme_commands, refused_by
 from tests.reports.fabricated import HOSTILE, defence_of, failed_run, image_grid, image_run, text_run, zoo
 

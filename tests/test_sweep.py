@@ -22,11 +22,11 @@ import pytest
 import torch
 import yaml
 
-from lightning_modules.defences import PENALTIES, RELEASES
-from runs.config import TrainConfig
-from sweep import main
+from sweetspot.commands.sweep import main
+from sweetspot.commands.train import train
+from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
+from sweetspot.runs.config import TrainConfig
 from tests.conftest import ROOT, readme_commands, refused_by
-from train import train
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
@@ -233,8 +233,8 @@ def test_two_sweeps_on_one_folder_share_the_work(
 
 OWN = """
 import torch
-from attacks import Attack, Reconstruction
-from lightning_modules.defences import Penalty, Release, option
+from sweetspot.attacks import Attack, Reconstruction
+from sweetspot.lightning_modules.defences import Penalty, Release, option
 
 class Shrink(Penalty):
     strength: float = option(1.0, "how hard", least=0)

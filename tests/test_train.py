@@ -18,15 +18,15 @@ import pytest
 import torch
 import yaml
 
-from attacks import Victim
-from datamodules import TensorDataModule, load
-from errors import UserError
-from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import measure_utility
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
+from sweetspot.attacks import Victim
+from sweetspot.commands.train import train
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.config import TrainConfig
 from tests.conftest import ROOT
-from train import train
 
 Make = Callable[..., TrainConfig]
 
@@ -280,7 +280,7 @@ def test_fast_dev_run_saves_nothing(config: Make) -> None:
 
 def test_a_penalty_that_never_moves_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lightning_modules.defences.penalties.MixCon.penalty", lambda self, z, y, x: z.flatten()[0] * 0 + 0.25
+        "sweetspot.lightning_modules.defences.penalties.MixCon.penalty", lambda self, z, y, x: z.flatten()[0] * 0 + 0.25
     )
     chosen = config(lam=1.0)
     with pytest.raises(UserError, match=r"the mixcon penalty never moved: it was 0\.25"):
@@ -295,7 +295,8 @@ def test_a_loss_that_is_no_number_stops_the_run(config: Make) -> None:
 
 def test_a_penalty_without_a_path_to_the_cut_layer_fails_the_run(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lightning_modules.defences.penalties.MixCon.penalty", lambda self, z, y, x: z.detach().square().mean()
+        "sweetspot.lightning_modules.defences.penalties.MixCon.penalty",
+        lambda self, z, y, x: z.detach().square().mean(),
     )
     with pytest.raises(UserError, match="does not depend on the cut layer"):
         train(config(lam=1.0))

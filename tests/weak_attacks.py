@@ -6,12 +6,12 @@ import lpips
 import pytest
 import torch
 
-import attacks.decoder.attack as decoder_attack
-import attacks.refined as refined_attack
-import evaluations.images as images
-from attacks.text.proxy import InnerLoop
-from attacks.text.single_commit import OPERATING_POINTS
-from attacks.whitebox import STEPS
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.attacks.refined as refined_attack
+import sweetspot.evaluations.images as images
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS
+from sweetspot.attacks.whitebox import STEPS
 
 
 def weaken(patch: pytest.MonkeyPatch) -> None:
@@ -20,8 +20,8 @@ def weaken(patch: pytest.MonkeyPatch) -> None:
         torch.manual_seed(0)
         network = lpips.LPIPS(net="alex", pnet_rand=True, verbose=False).eval().requires_grad_(False)
     patch.setattr(images, "perceptual_network", lambda: network)
-    patch.setattr("attacks.whitebox.PAPER_STEPS", 5)
-    patch.setattr("metrics.classifier.STEPS", 5)
+    patch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", 5)
+    patch.setattr("sweetspot.metrics.classifier.STEPS", 5)
     patch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
     for budget in STEPS:
         patch.setitem(STEPS, budget, 5)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attacks.decoder.networks import InverseNetwork
-from attacks.decoder.training import (
+from sweetspot.attacks.decoder.networks import InverseNetwork
+from sweetspot.attacks.decoder.training import (
     BATCH,
     GAN_EPOCHS,
     GanModule,
@@ -22,12 +22,12 @@ from attacks.decoder.training import (
     inverse_loss,
     random_batches,
 )
-from attacks.threat_model import ATTACKS, Attack, AttackerData, Reconstruction, Victim, checked, device_of
-from errors import UserError
-from files import save_tensors
-from lightning_modules.drawing import draws_from
-from options import option
-from runs.checkpoints import restored
+from sweetspot.attacks.threat_model import ATTACKS, Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from sweetspot.errors import UserError
+from sweetspot.files import save_tensors
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.options import option
+from sweetspot.runs.checkpoints import restored
 
 STEPS = {"fast": 300, "normal": 900, "thorough": 4500}  # of the inverse network, 128 inputs each
 HELD_OUT = 1000  # inputs of the attacker's own, at most a tenth, on which the better decoder shows

@@ -11,11 +11,11 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor
 
-from attacks.decoder.networks import Discriminator, InverseNetwork
-from attacks.threat_model import AttackerData, Victim, device_of
-from datamodules.tensors import TensorBatches, scaled
-from lightning_modules.ssim import WINDOW, structural_dissimilarity
-from progress import steps_shown
+from sweetspot.attacks.decoder.networks import Discriminator, InverseNetwork
+from sweetspot.attacks.threat_model import AttackerData, Victim, device_of
+from sweetspot.datamodules.tensors import TensorBatches, scaled
+from sweetspot.lightning_modules.ssim import WINDOW, structural_dissimilarity
+from sweetspot.progress import steps_shown
 
 BATCH = 128
 PEAK_LR = 3e-3  # of the inverse network's one cycle

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 Function = Callable[[Tensor], Tensor]
 

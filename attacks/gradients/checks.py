@@ -6,9 +6,9 @@ import warnings
 
 import torch
 
-from attacks.gradients.federated import Gradient, Weights
-from attacks.gradients.subspace import Span
-from errors import UserError
+from sweetspot.attacks.gradients.federated import Gradient, Weights
+from sweetspot.attacks.gradients.subspace import Span
+from sweetspot.errors import UserError
 
 
 def check_gradient(gradient: Gradient, weights: Weights) -> None:

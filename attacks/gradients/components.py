@@ -15,12 +15,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.diagonalisation import unit
-from attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares
-from attacks.gradients.magnitudes import NORMS
-from attacks.gradients.moments import Observed
-from attacks.gradients.subspace import block
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.diagonalisation import unit
+from sweetspot.attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares
+from sweetspot.attacks.gradients.magnitudes import NORMS
+from sweetspot.attacks.gradients.moments import Observed
+from sweetspot.attacks.gradients.subspace import block
 
 STEPS = 80
 SOLVED = 1e-27  # a cost that is rounding

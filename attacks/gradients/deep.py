@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation, Function, as_activation
-from attacks.gradients.federated import BIAS, Gradient, Weights, chosen_weights
-from attacks.gradients.reconstruct import Recovered, reconstruct
-from errors import UserError
+from sweetspot.attacks.gradients.activations import Activation, Function, as_activation
+from sweetspot.attacks.gradients.federated import BIAS, Gradient, Weights, chosen_weights
+from sweetspot.attacks.gradients.reconstruct import Recovered, reconstruct
+from sweetspot.errors import UserError
 
 REACH = 20.0  # |x| up to which tanh and sigmoid are undone: beyond, they are 1 in double precision
 HALVINGS = 80  # of that interval: down to rounding

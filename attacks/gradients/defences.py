@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.gradients.federated import Gradient
-from errors import UserError
+from sweetspot.attacks.gradients.federated import Gradient
+from sweetspot.errors import UserError
 
 
 def noisy(gradient: Gradient, level: float, seed: int = 0) -> Gradient:

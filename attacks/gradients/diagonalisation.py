@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attacks.gradients.least_squares import linear_least_squares
-from attacks.gradients.subspace import block
+from sweetspot.attacks.gradients.least_squares import linear_least_squares
+from sweetspot.attacks.gradients.subspace import block
 
 PROJECTIONS = 100  # L
 STARTS = 3

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from errors import UserError
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.errors import UserError
 
 BIAS = 30.0  # Remark 1: large against labels and outputs, so that all residues have one sign and a like size
 

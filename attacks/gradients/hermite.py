@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.least_squares import linear_least_squares
-from errors import UserError
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.least_squares import linear_least_squares
+from sweetspot.errors import UserError
 
 REACH = 12.0  # the Gaussian weight beyond is below 1e-31
 PANELS = 4800  # of width 1/200: the kinks of the usual activations (0, ±1, ±3, …) lie on their edges
@@ -76,7 +76,7 @@ def plan(activation: Activation) -> Plan:
     """The orders for an activation, by its coefficients at unit norm; an activation that hides the samples is refused.
 
     Example:
-        >>> from attacks.gradients.activations import as_activation
+        >>> from sweetspot.attacks.gradients.activations import as_activation
         >>> plan(as_activation("tanh")), plan(as_activation("relu"))
         (Plan(subspace=3, tensor=3), Plan(subspace=2, tensor=4))
     """

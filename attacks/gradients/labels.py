@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.federated import Weights, output
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.federated import Weights, output
 
 
 def labelled(x: Tensor, r: Tensor, weights: Weights, activation: Activation) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,10 +8,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.hermite import HIGHEST, coefficients
-from attacks.gradients.least_squares import linear_least_squares
-from attacks.gradients.moments import Observed, diagonal, without_lower_orders
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.hermite import HIGHEST, coefficients
+from sweetspot.attacks.gradients.least_squares import linear_least_squares
+from sweetspot.attacks.gradients.moments import Observed, diagonal, without_lower_orders
 
 NORMS = torch.logspace(-1.49, 2.01, 141, dtype=torch.float64)  # where a sample's norm is looked for
 WIDE = 1.5  # of the logarithm of a norm before anything is seen: data are usually scaled to the order of 1

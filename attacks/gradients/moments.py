@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attacks.gradients.federated import Gradient, Weights
-from attacks.gradients.hermite import polynomial
-from errors import UserError
+from sweetspot.attacks.gradients.federated import Gradient, Weights
+from sweetspot.attacks.gradients.hermite import polynomial
+from sweetspot.errors import UserError
 
 SOURCES = ("w", "a")
 FEW = 64  # fewer than the projections that a joint diagonalisation takes

@@ -11,9 +11,9 @@ import itertools
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.least_squares import System, levenberg_marquardt
-from attacks.gradients.moments import Observed
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.least_squares import System, levenberg_marquardt
+from sweetspot.attacks.gradients.moments import Observed
 
 STEPS = 60
 SOLVED = 1e-28

@@ -18,19 +18,19 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation, Function, as_activation
-from attacks.gradients.checks import check_batch, check_gradient, check_span, smallest_width
-from attacks.gradients.components import samples
-from attacks.gradients.diagonalisation import components
-from attacks.gradients.federated import Gradient, Weights, explained
-from attacks.gradients.hermite import plan
-from attacks.gradients.labels import labelled, unclipped
-from attacks.gradients.magnitudes import scaled
-from attacks.gradients.moments import SOURCES, Observed, projections, without_lower_orders
-from attacks.gradients.polish import joint, signed
-from attacks.gradients.refinement import completed, refined, reported_entries
-from attacks.gradients.subspace import Span, moment_subspace, row_span
-from errors import UserError, check_one_of
+from sweetspot.attacks.gradients.activations import Activation, Function, as_activation
+from sweetspot.attacks.gradients.checks import check_batch, check_gradient, check_span, smallest_width
+from sweetspot.attacks.gradients.components import samples
+from sweetspot.attacks.gradients.diagonalisation import components
+from sweetspot.attacks.gradients.federated import Gradient, Weights, explained
+from sweetspot.attacks.gradients.hermite import plan
+from sweetspot.attacks.gradients.labels import labelled, unclipped
+from sweetspot.attacks.gradients.magnitudes import scaled
+from sweetspot.attacks.gradients.moments import SOURCES, Observed, projections, without_lower_orders
+from sweetspot.attacks.gradients.polish import joint, signed
+from sweetspot.attacks.gradients.refinement import completed, refined, reported_entries
+from sweetspot.attacks.gradients.subspace import Span, moment_subspace, row_span
+from sweetspot.errors import UserError, check_one_of
 
 EXACT = 1e-8  # a relative gradient residual that only the true batch reaches
 NEAR = 1.1  # with noise: the residual may exceed what no batch of this size could explain by this factor

@@ -7,11 +7,11 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from attacks.gradients.activations import Activation
-from attacks.gradients.least_squares import linear_least_squares
-from attacks.gradients.moments import Observed
-from attacks.gradients.polish import JointProblem
-from attacks.gradients.subspace import row_span
+from sweetspot.attacks.gradients.activations import Activation
+from sweetspot.attacks.gradients.least_squares import linear_least_squares
+from sweetspot.attacks.gradients.moments import Observed
+from sweetspot.attacks.gradients.polish import JointProblem
+from sweetspot.attacks.gradients.subspace import row_span
 
 ITERATIONS = 500
 SWEEPS = 60  # of completion, and of the alternation

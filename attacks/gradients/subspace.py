@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.gradients.hermite import Plan
-from attacks.gradients.moments import Observed, moment, without_mean
+from sweetspot.attacks.gradients.hermite import Plan
+from sweetspot.attacks.gradients.moments import Observed, moment, without_mean
 
 SPARE = 8  # columns beyond B in a block: they make the power method converge faster, and show what B leaves over
 POWERS = 2  # a matrix of rank B needs none; noise does

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.text.probe import states_and_tokens
-from errors import UserError, check_one_of
-from lightning_modules.defences.releases import channel_name, channel_release
-from lightning_modules.networks.language import SplitLanguageModel
-from runs.config import DTYPES
+from sweetspot.attacks.text.probe import states_and_tokens
+from sweetspot.errors import UserError, check_one_of
+from sweetspot.lightning_modules.defences.releases import channel_name, channel_release
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.runs.config import DTYPES
 
 UNIT_SEQUENCES = 32  # of some text, from which the unit of noise is measured
 

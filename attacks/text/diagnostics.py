@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.text.prefix import Prefix
-from attacks.text.recovery import Recovery
-from attacks.text.verification import ROWS
-from attacks.text.vocabulary import Vocabulary
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.prefix import Prefix
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.verification import ROWS
+from sweetspot.attacks.text.vocabulary import Vocabulary
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 SUSPICIOUS = 1e-4  # ‖F − h‖ / ‖h‖: right tokens are at fp32's 1e-6, wrong ones above 1e-2
 SPACES = (" ", "Ġ", "▁")  # how tokenizers write a space in front of a word

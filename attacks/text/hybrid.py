@@ -15,13 +15,20 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.text.channel import within_noise
-from attacks.text.inverter import Inverter, Position
-from attacks.text.probe import Probe, cached_first_states, cached_probe, directions_of, first_states, train_probe
-from attacks.text.proxy import InnerLoop, descend
-from attacks.text.recovery import Commit, Trace
-from attacks.text.verification import ROWS, TOLERANCE, Trials, allowed_loss, try_in_order
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.channel import within_noise
+from sweetspot.attacks.text.inverter import Inverter, Position
+from sweetspot.attacks.text.probe import (
+    Probe,
+    cached_first_states,
+    cached_probe,
+    directions_of,
+    first_states,
+    train_probe,
+)
+from sweetspot.attacks.text.proxy import InnerLoop, descend
+from sweetspot.attacks.text.recovery import Commit, Trace
+from sweetspot.attacks.text.verification import ROWS, TOLERANCE, Trials, allowed_loss, try_in_order
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 PROPOSALS = 16 + 64 + 256 + 1024 + 4096  # the ranking's share before gradients: where the true token is in 98 %
 NEAREST = 1024  # tokens tried around a proxy

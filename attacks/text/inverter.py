@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.text.prefix import Prefix
-from attacks.text.recovery import Clock, Commit, Recovery, Trace
-from attacks.text.vocabulary import Vocabulary
-from errors import UserError
-from lightning_modules.networks.language import SplitLanguageModel
-from progress import steps_shown
+from sweetspot.attacks.text.prefix import Prefix
+from sweetspot.attacks.text.recovery import Clock, Commit, Recovery, Trace
+from sweetspot.attacks.text.vocabulary import Vocabulary
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.progress import steps_shown
 
 States = Sequence[Tensor] | Tensor
 

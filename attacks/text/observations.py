@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.text.diagnostics import (
+from sweetspot.attacks.text.diagnostics import (
     CATEGORIES,
     Tokens,
     category,
@@ -20,7 +20,7 @@ from attacks.text.diagnostics import (
     detector_quality,
     failures_by_category,
 )
-from attacks.text.recovery import Recovery
+from sweetspot.attacks.text.recovery import Recovery
 
 
 def observed(

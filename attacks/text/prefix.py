@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 SIDE_BY_SIDE = 64  # rivals in a row: their attention grows with the square
 

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attacks.text.released import release_digest
-from attacks.text.vocabulary import Vocabulary
-from errors import UserError
-from files import DamagedFileError, read_tensors, save_tensors
-from lightning_modules.networks.language import SplitLanguageModel
-from progress import steps_shown
+from sweetspot.attacks.text.released import release_digest
+from sweetspot.attacks.text.vocabulary import Vocabulary
+from sweetspot.errors import UserError
+from sweetspot.files import DamagedFileError, read_tensors, save_tensors
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.progress import steps_shown
 
 SCALE = 40.0  # of the cosine: the weight that added best to the prior's log-probability
 EPOCHS, LR, BATCH = 1, 3e-3, 128  # the rate is the peak of one cycle; 3 epochs of 512 took twice as long, no better

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.text.prefix import Prefix
-from attacks.text.recovery import Trace
+from sweetspot.attacks.text.prefix import Prefix
+from sweetspot.attacks.text.recovery import Trace
 
 LOOK_EVERY = 10  # steps between two looks at who is finished: a look waits for the device
 

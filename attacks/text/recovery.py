@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attacks.text.vocabulary import Vocabulary
+from sweetspot.attacks.text.vocabulary import Vocabulary
 
 
 @dataclass

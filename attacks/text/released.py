@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.defences.releases import Chain
-from lightning_modules.drawing import draws_from
-from lightning_modules.networks.language import Encoder, SplitLanguageModel, shallow
+from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.drawing import draws_from
+from sweetspot.lightning_modules.networks.language import Encoder, SplitLanguageModel, shallow
 
 LOOKED_AT = 16  # states whose release tells two defences apart
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.text.inverter import Inverter, Position
-from attacks.text.proxy import InnerLoop, descend
-from attacks.text.recovery import Commit, Trace
-from attacks.text.verification import ROWS, TOLERANCE, allowed_loss, try_in_order
-from attacks.text.vocabulary import METRICS
-from errors import UserError
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.inverter import Inverter, Position
+from sweetspot.attacks.text.proxy import InnerLoop, descend
+from sweetspot.attacks.text.recovery import Commit, Trace
+from sweetspot.attacks.text.verification import ROWS, TOLERANCE, allowed_loss, try_in_order
+from sweetspot.attacks.text.vocabulary import METRICS
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 STARTS = ("random", "zeros", "gaussian", "mean")
 

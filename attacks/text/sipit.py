@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.text.inverter import Inverter, Position
-from attacks.text.proxy import clipped, slope
-from attacks.text.recovery import Commit, Trace
-from attacks.text.verification import TOLERANCE, allowed_loss
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.inverter import Inverter, Position
+from sweetspot.attacks.text.proxy import clipped, slope
+from sweetspot.attacks.text.recovery import Commit, Trace
+from sweetspot.attacks.text.verification import TOLERANCE, allowed_loss
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 LR, CLIP = 1.0, 1.0
 RESET_EVERY = 50  # steps until the proxy jumps to its candidate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.text.prefix import Prefix
+from sweetspot.attacks.text.prefix import Prefix
 
 # ‖F − h‖ / ‖h‖ of the right token, cached against uncached prefix, is at most 3e-6 in fp32 (30 blocks, 10 tokens);
 # of the nearest other token it is above 2e-3, even at first positions, whose states share a few huge coordinates

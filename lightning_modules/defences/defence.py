@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.defences.bottlenecks import Bottleneck
-from lightning_modules.defences.penalties import PENALTIES, Place
-from lightning_modules.defences.releases import RELEASES, Chain, Gaussian, Release
+from sweetspot.lightning_modules.defences.bottlenecks import Bottleneck
+from sweetspot.lightning_modules.defences.penalties import PENALTIES, Place
+from sweetspot.lightning_modules.defences.releases import RELEASES, Chain, Gaussian, Release
 
 
 class Defence(nn.Module):

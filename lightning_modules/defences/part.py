@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from options import Declared
+from sweetspot.options import Declared
 
 
 class Part(Declared, nn.Module):

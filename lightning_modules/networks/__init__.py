@@ -1,6 +1,6 @@
 """Split networks by registry name: lenet, vgg16, vgg16-bn, mlp."""
 
-from lightning_modules.networks import lenet, mlp, vgg
-from lightning_modules.networks.split import NETWORKS, Architecture, SplitNetwork, build_network, network
+from sweetspot.lightning_modules.networks import lenet, mlp, vgg
+from sweetspot.lightning_modules.networks.split import NETWORKS, Architecture, SplitNetwork, build_network, network
 
 __all__ = ["NETWORKS", "Architecture", "SplitNetwork", "build_network", "lenet", "mlp", "network", "vgg"]

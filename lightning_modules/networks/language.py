@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 BLOCKS = ("h", "layers")  # what GPT-2 and what Llama and its kin call them
 NORMS = ("ln_f", "norm")

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
+from sweetspot.lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
 
 PADDING = {28: 2, 32: 0}  # 28 px are padded to LeCun's 32, so the feature maps are 16 × 5 × 5 either way
 

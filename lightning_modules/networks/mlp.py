@@ -5,8 +5,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from errors import UserError
-from lightning_modules.networks.split import Architecture, ShapeError, network
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks.split import Architecture, ShapeError, network
 
 HIDDEN, PLANE = 500, 2
 HEADS = {"default": (100,), "deeper": (100, 100, 100), "wider": (2048,)}  # the widths between the cut and the logits

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from errors import UserError, meant
+from sweetspot.errors import UserError, meant
 
 
 class ShapeError(UserError):

@@ -3,7 +3,7 @@
 from torch import nn
 from torchvision.models.vgg import cfgs, make_layers
 
-from lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
+from sweetspot.lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
 
 WIDTH = 512  # at 32 px the features end as 512 × 1 × 1, so ImageNet's 25,088 → 4,096 classifier shrinks to 512 → 512
 DROPOUT = 0.5  # torchvision's default

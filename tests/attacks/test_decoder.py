@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torchmetrics.functional.image import structural_similarity_index_measure
 
-import attacks.decoder.attack as decoder_attack
-import attacks.decoder.training as training
-from attacks import AttackerData, Victim
-from attacks.decoder import Decoder
-from attacks.decoder.networks import Discriminator, InverseNetwork
-from attacks.decoder.training import GanModule, inverse_loss, random_batches
-from errors import UserError
-from lightning_modules.split_module import SplitModule
-from lightning_modules.ssim import structural_dissimilarity
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.attacks.decoder.training as training
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.decoder import Decoder
+from sweetspot.attacks.decoder.networks import Discriminator, InverseNetwork
+from sweetspot.attacks.decoder.training import GanModule, inverse_loss, random_batches
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.lightning_modules.ssim import structural_dissimilarity
 
 SHAPES = [
     ((16, 5, 5), (1, 28, 28)),  # LeNet after the 2nd block

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks import AttackerData, Label, Victim
-from attacks.decoder.networks import InverseNetwork
-from attacks.label import labels_of
-from attacks.queries import Averaged, asked_often
-from errors import UserError
-from lightning_modules.defences.releases import Chain, Gaussian
+from sweetspot.attacks import AttackerData, Label, Victim
+from sweetspot.attacks.decoder.networks import InverseNetwork
+from sweetspot.attacks.label import labels_of
+from sweetspot.attacks.queries import Averaged, asked_often
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.releases import Chain, Gaussian
 
 
 @pytest.fixture

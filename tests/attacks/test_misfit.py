@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks import AttackerData, Victim
-from attacks.descent import scale_of
-from attacks.threat_model import norm_of
-from attacks.whitebox import WhiteBox, best_explanation, candidates_of, explained
-from lightning_modules.defences.releases import RELEASES, Chain, Release
-from lightning_modules.split_module import SplitModule
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.descent import scale_of
+from sweetspot.attacks.threat_model import norm_of
+from sweetspot.attacks.whitebox import WhiteBox, best_explanation, candidates_of, explained
+from sweetspot.lightning_modules.defences.releases import RELEASES, Chain, Release
+from sweetspot.lightning_modules.split_module import SplitModule
 
 EACH: list[tuple[str, dict[str, Any]]] = [
     ("gaussian", {"sigma": 0.3, "unit": "raw"}),
@@ -165,7 +165,7 @@ def through(name: str, given: dict[str, Any]) -> Victim:
 def test_what_a_release_let_through_is_explained_better_than_by_squared_errors(
     name: str, given: dict[str, Any], images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.whitebox.STEPS", {"fast": 60})
+    monkeypatch.setattr("sweetspot.attacks.whitebox.STEPS", {"fast": 60})
     victim = through(name, given)
     torch.manual_seed(1)
     z = victim.released(images)
@@ -180,7 +180,7 @@ def test_what_a_release_let_through_is_explained_better_than_by_squared_errors(
 def test_noise_is_not_explained(
     recipe: str, name: str, given: dict[str, Any], images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.whitebox.STEPS", {"fast": 100})
+    monkeypatch.setattr("sweetspot.attacks.whitebox.STEPS", {"fast": 100})
     victim = through(name, given)
     torch.manual_seed(1)
     z = victim.released(images)

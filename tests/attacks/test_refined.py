@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import attacks.decoder.attack as decoder_attack
-import attacks.refined as refined
-from attacks import AttackerData, Decoder, Positions, Refined, Victim
-from attacks.descent import Descent
-from errors import UserError
-from lightning_modules.defences.releases import RELEASES, Chain
-from lightning_modules.split_module import SplitModule
+import sweetspot.attacks.decoder.attack as decoder_attack
+import sweetspot.attacks.refined as refined
+from sweetspot.attacks import AttackerData, Decoder, Positions, Refined, Victim
+from sweetspot.attacks.descent import Descent
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.releases import RELEASES, Chain
+from sweetspot.lightning_modules.split_module import SplitModule
 from tests.attacks.test_decoder import squares
 
 

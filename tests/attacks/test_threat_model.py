@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks import Attack, AttackerData, Reconstruction, Victim
-from attacks.prototype import Prototype
-from attacks.whitebox import WhiteBox
-from datamodules import TensorDataModule, load
-from errors import UserError
-from lightning_modules.split_module import SplitModule
+from sweetspot.attacks import Attack, AttackerData, Reconstruction, Victim
+from sweetspot.attacks.prototype import Prototype
+from sweetspot.attacks.whitebox import WhiteBox
+from sweetspot.datamodules import TensorDataModule, load
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.split_module import SplitModule
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks import AttackerData, Victim
-from attacks.descent import Candidate, Descent, feature_weights, total_variation
-from attacks.leaky import Leak
-from attacks.threat_model import SHARE_OF_DEVICE, inputs_at_once
-from attacks.whitebox import ADAPTIVE, NO_DATA, PAPER_GREY, STEPS, WhiteBox, best_explanation, candidates_of
-from errors import UserError
-from lightning_modules.split_module import SplitModule
-from metrics.similarity import ssim
+from sweetspot.attacks import AttackerData, Victim
+from sweetspot.attacks.descent import Candidate, Descent, feature_weights, total_variation
+from sweetspot.attacks.leaky import Leak
+from sweetspot.attacks.threat_model import SHARE_OF_DEVICE, inputs_at_once
+from sweetspot.attacks.whitebox import ADAPTIVE, NO_DATA, PAPER_GREY, STEPS, WhiteBox, best_explanation, candidates_of
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.metrics.similarity import ssim
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_total_variation_equals_the_formula() -> None:
 
 def short(monkeypatch: pytest.MonkeyPatch, steps: int, candidates: list[Candidate] | None = None) -> None:
     """Let the fast attacker take fewer steps, and try these candidates instead of its own."""
-    monkeypatch.setattr("attacks.whitebox.PAPER_STEPS", steps)
+    monkeypatch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", steps)
     monkeypatch.setitem(STEPS, "fast", steps)
     if candidates is not None:
-        monkeypatch.setattr("attacks.whitebox.candidates_of", lambda *_: candidates)
+        monkeypatch.setattr("sweetspot.attacks.whitebox.candidates_of", lambda *_: candidates)
 
 
 @pytest.mark.parametrize("recipe", WhiteBox.recipes)
@@ -286,7 +286,7 @@ def test_more_inputs_than_fit_at_once_are_attacked_in_parts(
     attack = WhiteBox("adaptive", "fast")
     attack.prepare(victim, AttackerData(images, torch.zeros(6, dtype=torch.long)))
     whole = attack.reconstruct(victim, z)
-    monkeypatch.setattr("attacks.whitebox.CHUNK", 4)
+    monkeypatch.setattr("sweetspot.attacks.whitebox.CHUNK", 4)
     parts = attack.reconstruct(victim, z)
     torch.testing.assert_close(parts.x, whole.x, rtol=1e-4, atol=1e-5)
     assert parts.trace == whole.trace

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from errors import first_line
+from sweetspot.errors import first_line
 
 
 def seeded(what: str) -> random.Random:

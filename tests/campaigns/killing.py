@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-import evaluate
-import train
+from sweetspot.commands import evaluate, train
 from tests.weak_attacks import weaken
 
 SCRIPTS = {"train.py": train.main, "evaluate.py": evaluate.main}

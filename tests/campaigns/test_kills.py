@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from runs.folder import Run
+from sweetspot.runs.folder import Run
 from tests.campaigns.counting import Tally
 from tests.conftest import ROOT
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-import evaluate
-import train as training
-from runs.checkpoints import load_checkpoint
-from runs.config import TrainConfig
-from runs.folder import Run
+from sweetspot.commands import evaluate
+from sweetspot.commands import train as training
+from sweetspot.runs.checkpoints import load_checkpoint
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
 from tests.campaigns.counting import Tally, run_script, seeded
 from tests.weak_attacks import weaken
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-import evaluate
-import report
-from runs.config import TrainConfig
-from runs.folder import Run
+from sweetspot.commands import evaluate, report
+from sweetspot.commands.train import train
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
 from tests.campaigns.counting import Tally, run_script, seeded
 from tests.weak_attacks import weaken
-from train import train
 
 pytestmark = pytest.mark.slow
 ODD_VALUES: list[Any] = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import invert
+from sweetspot.commands import invert
 from tests.campaigns.counting import Tally, run_script, seeded
 
 pytestmark = pytest.mark.slow

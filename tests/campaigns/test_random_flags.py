@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import evaluate
-import report
-import sweep
-import train
+from sweetspot.commands import evaluate, report, sweep, train
 from tests.campaigns.counting import Tally, run_script, seeded
 from tests.weak_attacks import weaken
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.balanced import BalancedBatches, balanced_order
+from sweetspot.datamodules.balanced import BalancedBatches, balanced_order
 
 EQUAL = torch.arange(60) % 5
 SKEWED = torch.cat([torch.zeros(50), torch.ones(7), torch.full((3,), 2)]).long()

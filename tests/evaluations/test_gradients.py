@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.gradients.activations import as_activation
-from attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient
-from errors import UserError
-from evaluations.gradients import GradientConfig, invert_gradient
+from sweetspot.attacks.gradients.activations import as_activation
+from sweetspot.attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient
+from sweetspot.errors import UserError
+from sweetspot.evaluations.gradients import GradientConfig, invert_gradient
 
 SMALL: dict[str, Any] = {"width": 600, "dim": 12, "device": "cpu"}
 

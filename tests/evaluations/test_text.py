@@ -13,23 +13,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import evaluations.text as text
-from attacks.text.channel import Channel
-from attacks.text.hybrid import Hybrid
-from attacks.text.proxy import InnerLoop
-from attacks.text.single_commit import OPERATING_POINTS
-from datamodules.tokens import TextTokenizer
-from evaluate import main
-from evaluations.dispatch import evaluate
-from lightning_modules.defences.releases import Chain
-from lightning_modules.utility import measure_utility
-from runs.checkpoints import load_module
-from runs.config import AttackConfig, TrainConfig
-from runs.folder import Run
+import sweetspot.evaluations.text as text
+from sweetspot.attacks.text.channel import Channel
+from sweetspot.attacks.text.hybrid import Hybrid
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS
+from sweetspot.commands.evaluate import main
+from sweetspot.commands.train import build_language, train
+from sweetspot.commands.train import main as train_main
+from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.evaluations.dispatch import evaluate
+from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.runs.checkpoints import load_module
+from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.folder import Run
 from tests.attacks.text.conftest import Rotation
 from tests.conftest import refused_by
-from train import build_language, train
-from train import main as train_main
 
 FEW = ("--device", "cpu", "--prompts", "6")
 
@@ -219,7 +219,7 @@ def test_a_stopped_attack_leaves_the_results_as_they_were(run: Run, monkeypatch:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attacks.text.hybrid.Hybrid.recover", interrupt)
+    monkeypatch.setattr("sweetspot.attacks.text.hybrid.Hybrid.recover", interrupt)
     assert main([str(run.folder), *FEW]) == 130
     assert run.results.read_bytes() == before
 

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from runs.config import TrainConfig
-from train import train
+from sweetspot.commands.train import train
+from sweetspot.runs.config import TrainConfig
 
 
 def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(
@@ -23,7 +23,7 @@ def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(
     def progress(*columns: Any, **options: Any) -> Progress:
         return Progress(*columns, console=console, **options)
 
-    monkeypatch.setattr("progress.Progress", progress)
+    monkeypatch.setattr("sweetspot.progress.Progress", progress)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     train(config(epochs=2))
     shown = screen.getvalue()

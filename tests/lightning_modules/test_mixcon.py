@@ -10,9 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties import PENALTY_FAMILY, MixCon, Penalty, UniCon, mixcon_loss, unicon_loss
-from lightning_modules.defences.penalties.mixcon import mixcon_pairs
-from lightning_modules.defences.penalties.pairs import squared_distances, unit_norm
+from sweetspot.lightning_modules.defences.penalties import (
+    PENALTY_FAMILY,
+    MixCon,
+    Penalty,
+    UniCon,
+    mixcon_loss,
+    unicon_loss,
+)
+from sweetspot.lightning_modules.defences.penalties.mixcon import mixcon_pairs
+from sweetspot.lightning_modules.defences.penalties.pairs import squared_distances, unit_norm
 
 
 def mixcon_by_loop(z: Tensor, y: Tensor, f: Callable[[float], float], epsilon: float, normalise: bool) -> float:

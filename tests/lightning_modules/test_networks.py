@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from errors import UserError
-from lightning_modules.networks import NETWORKS, build_network
-from lightning_modules.networks.split import Architecture, SplitNetwork
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks import NETWORKS, build_network
+from sweetspot.lightning_modules.networks.split import Architecture, SplitNetwork
 
 INPUTS: dict[str, list[tuple[int, ...]]] = {
     "lenet": [(1, 28, 28), (3, 28, 28), (1, 32, 32), (3, 32, 32)],

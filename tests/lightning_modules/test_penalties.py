@@ -10,8 +10,8 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
-from errors import UserError
-from lightning_modules.defences.penalties import (
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.penalties import (
     CEM,
     PENALTIES,
     VIB,
@@ -24,7 +24,7 @@ from lightning_modules.defences.penalties import (
     distance_correlation,
     gaussian_kl,
 )
-from lightning_modules.defences.penalties.cem import clustered
+from sweetspot.lightning_modules.defences.penalties.cem import clustered
 
 IMAGES = Place((1, 28, 28), (4,), 3, sigma=1.0)
 Y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2])

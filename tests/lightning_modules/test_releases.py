@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from errors import UserError
-from lightning_modules.defences import RELEASES, Bottleneck, Defence, Penalty, option
-from lightning_modules.defences.bottlenecks import parsed
-from lightning_modules.defences.releases import (
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences import RELEASES, Bottleneck, Defence, Penalty, option
+from sweetspot.lightning_modules.defences.bottlenecks import parsed
+from sweetspot.lightning_modules.defences.releases import (
     Chain,
     Clip,
     Dropout,
@@ -24,7 +25,7 @@ from lightning_modules.defences.releases import (
     channel_name,
     channel_release,
 )
-from registry import Registry
+from sweetspot.registry import Registry
 
 SHAPES = [(6, 40), (6, 4, 5, 2), (6, 3, 40)]
 
@@ -235,10 +236,40 @@ def test_a_registry_answers_slips_and_refuses_what_is_taken() -> None:
         registry("mine")(type("Other", (Penalty,), {}))
 
 
+def test_a_file_of_before_there_was_one_package_still_works(tmp_path: Path) -> None:
+    file = tmp_path / "older.py"
+    file.write_text(
+        "from lightning_modules.defences import Release\n"
+        "from options import option\n"
+        "class Flip(Release):\n"
+        "    times: int = option(1, 'how often', least=1)\n"
+        "    def forward(self, z):\n"
+        "        return -z\n"
+    )
+    assert RELEASES[f"{file}:Flip"](times=2).record() == {"times": 2}
+    assert "options" not in sys.modules
+
+
+def test_a_package_of_the_users_own_is_not_hidden_by_a_room_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metrics.py").write_text("SCALE = 3\n")
+    (tmp_path / "theirs.py").write_text(
+        "from metrics import SCALE\n"
+        "from sweetspot import Release\n"
+        "class Times(Release):\n"
+        "    def forward(self, z):\n"
+        "        return SCALE * z\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "metrics", raising=False)
+    assert RELEASES[f"{tmp_path}/theirs.py:Times"]()(torch.ones(1)).item() == 3
+
+
 def test_a_users_own_class_is_found_in_its_file(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
-        "from lightning_modules.defences import Release, option\n"
+        "from sweetspot import Release, option\n"
         "class Flip(Release):\n"
         "    times: int = option(1, 'how often', least=1)\n"
         "    def forward(self, z):\n"

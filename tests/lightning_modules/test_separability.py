@@ -4,12 +4,12 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist
 
-from datamodules import TensorDataModule
-from datamodules.tensors import Arrays
-from errors import UserError
-from lightning_modules.separability import SAMPLES, pairwise_distances, separability
-from lightning_modules.split_module import SplitModule
-from lightning_modules.utility import measure_utility
+from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.tensors import Arrays
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.separability import SAMPLES, pairwise_distances, separability
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.lightning_modules.utility import measure_utility
 
 
 def test_distances_equal_scipys() -> None:

@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from lightning_modules.defences.releases import Chain, Clip, Dropout, Gaussian, Laplace, Quantise, TopK
-from lightning_modules.defences.releases.base import unit_rms
-from metrics.certificates import (
+from sweetspot.lightning_modules.defences.releases import Chain, Clip, Dropout, Gaussian, Laplace, Quantise, TopK
+from sweetspot.lightning_modules.defences.releases.base import unit_rms
+from sweetspot.metrics.certificates import (
     certificate,
     clopper_pearson,
     forward_trace,

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from attacks import Victim
-from lightning_modules.split_module import SplitModule
-from metrics.cost import RIDGE, cost, linear_accuracy, logistic_regression, server_gain
+from sweetspot.attacks import Victim
+from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.metrics.cost import RIDGE, cost, linear_accuracy, logistic_regression, server_gain
 
 
 def test_multiply_adds_and_parameters_are_those_counted_by_hand() -> None:

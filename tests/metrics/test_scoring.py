@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import metrics.classifier as classifier
-from datamodules import TensorDataModule
-from datamodules.tensors import Arrays
-from errors import UserError
-from metrics.scoring import Scorer
-from metrics.summary import worst_case
+import sweetspot.metrics.classifier as classifier
+from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.tensors import Arrays
+from sweetspot.errors import UserError
+from sweetspot.metrics.scoring import Scorer
+from sweetspot.metrics.summary import worst_case
 
 
 def scorer(x: Tensor, network: nn.Module | None = None) -> Scorer:

@@ -8,9 +8,9 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from errors import UserError
-from metrics.similarity import mcs, mse, psnr, retrieval_rank, ssim
-from metrics.summary import HIGHER_IS_WORSE, in_words, summary
+from sweetspot.errors import UserError
+from sweetspot.metrics.similarity import mcs, mse, psnr, retrieval_rank, ssim
+from sweetspot.metrics.summary import HIGHER_IS_WORSE, in_words, summary
 
 
 @pytest.fixture

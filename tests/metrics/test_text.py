@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from errors import UserError
-from metrics.text import exact_match, similarity, token_accuracy
+from sweetspot.errors import UserError
+from sweetspot.metrics.text import exact_match, similarity, token_accuracy
 
 
 def test_exact_match_needs_every_position_and_the_length() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from metrics.summary import scored, worst_case
-from runs.config import TrainConfig
-from runs.folder import Run
+from sweetspot.metrics.summary import scored, worst_case
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
 
 ATTACKS = ("prototype", "label", "whitebox/paper", "whitebox/adaptive", "decoder/paper", "decoder/adaptive")
 LABEL_ONLY = ("prototype", "label")

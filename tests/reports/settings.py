@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from metrics.summary import summary, worst_case
-from reports.cells import Setting, settings_of
-from reports.gathering import FoundRun
+from sweetspot.metrics.summary import summary, worst_case
+from sweetspot.reports.cells import Setting, settings_of
+from sweetspot.reports.gathering import FoundRun
 
 Figures = Mapping[tuple[float, float], tuple[float, float] | tuple[float, None]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reports.axes import axes_of, keys_of
+from sweetspot.reports.axes import axes_of, keys_of
 from tests.reports.fabricated import zoo_defence
 
 

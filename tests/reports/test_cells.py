@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reports.cells import attacks_of, by_attack, records_of, settings_of
-from reports.gathering import FoundRun
+from sweetspot.reports.cells import attacks_of, by_attack, records_of, settings_of
+from sweetspot.reports.gathering import FoundRun
 from tests.reports.fabricated import zoo_defence
 from tests.reports.settings import found_run
 

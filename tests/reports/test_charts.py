@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.axes import Axis, axis_of
-from reports.charts import ColourBar, Scale, Square, colour, heat_map, ink, luminance, tag
-from reports.curves import curve
-from reports.families import SHAPES
-from reports.plots import Chain, Level, Point, loss_lines, trade_off
+from sweetspot.reports.axes import Axis, axis_of
+from sweetspot.reports.charts import ColourBar, Scale, Square, colour, heat_map, ink, luminance, tag
+from sweetspot.reports.curves import curve
+from sweetspot.reports.families import SHAPES
+from sweetspot.reports.plots import Chain, Level, Point, loss_lines, trade_off
 
 LAMBDA, BETA = axis_of("lambda", [0.1, 1.0]), axis_of("beta", [1e-4, 1e-2])
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.cells import settings_of
-from reports.exports import csv_text, markdown_text
-from reports.gathering import gather
-from reports.sweet_spot import sweet_spot
+from sweetspot.reports.cells import settings_of
+from sweetspot.reports.exports import csv_text, markdown_text
+from sweetspot.reports.gathering import gather
+from sweetspot.reports.sweet_spot import sweet_spot
 from tests.reports.fabricated import ATTACKS, defence_of, image_grid, image_run, text_run, zoo
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 
-from reports.figures import representations_figure, training_curve
+from sweetspot.reports.figures import representations_figure, training_curve
 
 EPOCH = {"epoch": 0, "train/loss": 1.0, "train/accuracy": 0.5}
 

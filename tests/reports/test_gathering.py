@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from errors import UserError
-from reports.gathering import gather
-from runs.folder import Run
+from sweetspot.errors import UserError
+from sweetspot.reports.gathering import gather
+from sweetspot.runs.folder import Run
 from tests.reports.settings import found_run
 
 

@@ -12,8 +12,15 @@ import torch
 from matplotlib.image import imread
 from rich.console import Console
 
-from reports.gradient_figures import Curves, dimension_figure, samples_figure, slope, sources_figure, width_figure
-from reports.gradient_tables import gradient_table, labels_of
+from sweetspot.reports.gradient_figures import (
+    Curves,
+    dimension_figure,
+    samples_figure,
+    slope,
+    sources_figure,
+    width_figure,
+)
+from sweetspot.reports.gradient_tables import gradient_table, labels_of
 
 CURVES: Curves = {"tensor only": [(10, 0.1), (40, 0.2)], "polished": [(10, 0.0), (40, 1e-14)]}
 

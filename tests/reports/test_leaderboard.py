@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from report import main
-from reports.entries import Point, disagreements, entries_of, frontier, leak_at
-from reports.gathering import gather
-from reports.leaderboard import write_leaderboard
-from runs.command_line import parse_train, train_parser
-from runs.folder import Run
+from sweetspot.commands.report import main
+from sweetspot.reports.entries import Point, disagreements, entries_of, frontier, leak_at
+from sweetspot.reports.gathering import gather
+from sweetspot.reports.leaderboard import write_leaderboard
+from sweetspot.runs.command_line import parse_train, train_parser
+from sweetspot.runs.folder import Run
 from tests.conftest import refused_by
 
 NOISE = {"name": "gaussian", "unit": "raw", "ramp": 0.25, "sigma": 1.0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reports.leak import with_leaks
-from reports.records import strongest
+from sweetspot.reports.leak import with_leaks
+from sweetspot.reports.records import strongest
 from tests.reports.settings import found_run
 
 

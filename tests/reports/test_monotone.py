@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.monotone import monotone_claims
+from sweetspot.reports.monotone import monotone_claims
 from tests.reports.settings import setting
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from errors import UserError
-from reports.families import styles_of
-from reports.gallery import columns_for, recovered_images, rows_of, shown_inputs, worst_images
-from reports.gathering import gather
-from reports.page import Report, write_report
+from sweetspot.errors import UserError
+from sweetspot.reports.families import styles_of
+from sweetspot.reports.gallery import columns_for, recovered_images, rows_of, shown_inputs, worst_images
+from sweetspot.reports.gathering import gather
+from sweetspot.reports.page import Report, write_report
 from tests.reports.fabricated import (
     ATTACKS,
     HOSTILE,

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from reports.cells import Setting, by_attack, by_attacks, settings_of
-from reports.gathering import FoundRun
-from reports.sections import beside_verdict
-from reports.sweet_spot import advice, by_threat, pareto_front, recovered, sweet_spot
+from sweetspot.reports.cells import Setting, by_attack, by_attacks, settings_of
+from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.sections import beside_verdict
+from sweetspot.reports.sweet_spot import advice, by_threat, pareto_front, recovered, sweet_spot
 from tests.reports.settings import found_run, setting
 
 

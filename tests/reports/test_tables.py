@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reports.tables import attack_line, attacks_table, describe_defence, results_table
+from sweetspot.reports.tables import attack_line, attacks_table, describe_defence, results_table
 from tests.reports.fabricated import image_run, zoo_defence
 
 

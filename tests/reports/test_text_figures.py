@@ -11,8 +11,15 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from reports import text_figures
-from reports.text_figures import RIGHT, WRONG, ablation_panel, cumulative_panel, detector_panel, observations_figure
+from sweetspot.reports import text_figures
+from sweetspot.reports.text_figures import (
+    RIGHT,
+    WRONG,
+    ablation_panel,
+    cumulative_panel,
+    detector_panel,
+    observations_figure,
+)
 
 RANKS = {"right": {"median": [90.0, 0.0], "count": 3}, "wrong": {"median": [80.0, 7.5], "count": 2}}
 SPLIT = {"propose": 0.1, "verify": 0.2, "gradient": 0.4, "other": 0.0, "total": 0.7}

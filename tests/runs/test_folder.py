@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from errors import BusyError, UserError
-from runs.folder import Run
+from sweetspot.errors import BusyError, UserError
+from sweetspot.runs.folder import Run
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from errors import UserError
-from sweeps.axes import FIELDS, Axis, Range, axis_of, grid_of
+from sweetspot.errors import UserError
+from sweetspot.sweeps.axes import FIELDS, Axis, Range, axis_of, grid_of
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from errors import UserError
-from sweeps.axes import Grid, Range
-from sweeps.config import SweepConfig
+from sweetspot.errors import UserError
+from sweetspot.sweeps.axes import Grid, Range
+from sweetspot.sweeps.config import SweepConfig
 
 SEARCHED: Grid = {"lambda": Range(0.1, 10.0)}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import sweeps.grid
-from errors import UserError
-from runs.config import TrainConfig
-from sweeps.axes import Grid
-from sweeps.grid import PAPER, LaidOut, completed, laid_out, varied
-from sweeps.plan import planned
+import sweetspot.sweeps.grid
+from sweetspot.errors import UserError
+from sweetspot.runs.config import TrainConfig
+from sweetspot.sweeps.axes import Grid
+from sweetspot.sweeps.grid import PAPER, LaidOut, completed, laid_out, varied
+from sweetspot.sweeps.plan import planned
 
 COMMON: dict[str, Any] = {"milestones": [5]}
 NOISY: Grid = {"defence": ["compress"], "lambda": [1e-3, 1e-2], "sigma": [0.5, 1.0, 2.0]}
@@ -165,7 +165,7 @@ def test_a_penalty_for_images_is_left_out_for_a_language_model() -> None:
 
 
 def test_a_grid_beyond_all_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps.grid, "MOST", 20)
+    monkeypatch.setattr(sweetspot.sweeps.grid, "MOST", 20)
     with pytest.raises(UserError, match="these flags make 24 combinations; at most 20 are a grid: use --search"):
         cells({"defence": ["nopeek"], "epochs": [1, 2, 3, 4], "lr": [0.1, 0.2, 0.3], "cut": [1, 2]})
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import datamodules.torchvision_sets as torchvision_sets
-from errors import UserError
-from runs.config import TrainConfig
-from sweeps.plan import State, check_room, planned
-from train import train
+import sweetspot.datamodules.torchvision_sets as torchvision_sets
+from sweetspot.commands.train import train
+from sweetspot.errors import UserError
+from sweetspot.runs.config import TrainConfig
+from sweetspot.sweeps.plan import State, check_room, planned
 
 Config = Callable[..., TrainConfig]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import sweeps.sweep
-from sweeps.axes import Grid, Range
-from sweeps.config import SweepConfig
-from sweeps.grid import completed
-from sweeps.plan import SweepCell
-from sweeps.search import ROUND, Figures, Proposal, Search
-from sweeps.sweep import Outcome, plan_of, show_plan, sweep
+import sweetspot.sweeps.sweep
+from sweetspot.sweeps.axes import Grid, Range
+from sweetspot.sweeps.config import SweepConfig
+from sweetspot.sweeps.grid import completed
+from sweetspot.sweeps.plan import SweepCell
+from sweetspot.sweeps.search import ROUND, Figures, Proposal, Search
+from sweetspot.sweeps.sweep import Outcome, plan_of, show_plan, sweep
 from tests.reports.settings import found_run
 
 GRID: Grid = {
@@ -150,7 +150,7 @@ def searching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
                 make(cell)
                 watcher.ended(cell.name, "done")
 
-        monkeypatch.setattr(sweeps.sweep, "make_cells", make_cells)
+        monkeypatch.setattr(sweetspot.sweeps.sweep, "make_cells", make_cells)
         config = SweepConfig(search=count)
         common = {"dataset": "mnist-5k", "out": str(tmp_path / folder), "attacks": ["whitebox/adaptive"]}
         plan = plan_of(config, [GRID], common)
@@ -159,10 +159,10 @@ def searching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         except KeyboardInterrupt:
             return Outcome([]), made
 
-    monkeypatch.setattr(sweeps.sweep, "is_connected", lambda: True)
-    monkeypatch.setattr(sweeps.sweep, "resources", lambda *_, **__: {"cpu": 1.0, "gpu": 0.0})
-    monkeypatch.setattr(sweeps.sweep, "slots", lambda *_: 1)
-    monkeypatch.setattr("sweeps.plan.attacked_already", lambda *_: True)
+    monkeypatch.setattr(sweetspot.sweeps.sweep, "is_connected", lambda: True)
+    monkeypatch.setattr(sweetspot.sweeps.sweep, "resources", lambda *_, **__: {"cpu": 1.0, "gpu": 0.0})
+    monkeypatch.setattr(sweetspot.sweeps.sweep, "slots", lambda *_: 1)
+    monkeypatch.setattr("sweetspot.sweeps.plan.attacked_already", lambda *_: True)
     return search
 
 

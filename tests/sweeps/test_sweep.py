@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import sweeps.live
-import sweeps.sweep
-from errors import UserError
-from runs.config import TrainConfig
-from sweeps.axes import Grid
-from sweeps.config import SweepConfig
-from sweeps.live import SweepTable
-from sweeps.plan import SweepCell, planned
-from sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, plan_of, seen, set_aside, sweep
-from train import train
+import sweetspot.sweeps.live
+import sweetspot.sweeps.sweep
+from sweetspot.commands.train import train
+from sweetspot.errors import UserError
+from sweetspot.runs.config import TrainConfig
+from sweetspot.sweeps.axes import Grid
+from sweetspot.sweeps.config import SweepConfig
+from sweetspot.sweeps.live import SweepTable
+from sweetspot.sweeps.plan import SweepCell, planned
+from sweetspot.sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, plan_of, seen, set_aside, sweep
 
 Config = Callable[..., TrainConfig]
 
@@ -34,8 +34,8 @@ def cells(config: Config) -> list[SweepCell]:
 def test_a_cell_is_done_when_its_results_are_seen_here(
     cells: list[SweepCell], config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps.sweep, "UNTIL_SEEN", 0.0)
-    monkeypatch.setattr(sweeps.sweep, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(sweetspot.sweeps.sweep, "UNTIL_SEEN", 0.0)
+    monkeypatch.setattr(sweetspot.sweeps.sweep, "POLL_SECONDS", 0.0)
     assert "every machine must see the same --out" in seen(cells[0])
     train(cells[0].config)
     assert seen(cells[0]) == "done"
@@ -99,7 +99,7 @@ def test_a_log_has_a_line_a_cell_and_what_is_left(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(sweeps.live, "figures_of", lambda cell: "98 %")
+    monkeypatch.setattr(sweetspot.sweeps.live, "figures_of", lambda cell: "98 %")
     file = io.StringIO()
     with SweepTable(cells, 3, 1, lambda cell, how: how, Console(file=file, width=120)) as table:
         table.started(cells[0].name)

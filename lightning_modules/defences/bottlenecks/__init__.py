@@ -12,7 +12,7 @@ import re
 
 from torch import Tensor, nn
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 FORM = re.compile(r"(?P<conv>1x1-)?(?P<widths>[1-9]\d*(?:-[1-9]\d*)*)")
 

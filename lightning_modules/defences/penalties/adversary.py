@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import UserError
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
-from lightning_modules.ssim import WINDOW, structural_dissimilarity
-from options import option
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+from sweetspot.lightning_modules.ssim import WINDOW, structural_dissimilarity
+from sweetspot.options import option
 
 HIDDEN = 256
 TARGETS = ("ssim", "l1")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from errors import UnfitError
-from lightning_modules.defences.part import Part
-from registry import Registry
+from sweetspot.errors import UnfitError
+from sweetspot.lightning_modules.defences.part import Part
+from sweetspot.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties.base import PENALTIES, Place
-from lightning_modules.defences.penalties.compress import MeasuredInNoise
-from options import option
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Place
+from sweetspot.lightning_modules.defences.penalties.compress import MeasuredInNoise
+from sweetspot.options import option
 
 FLOOR, SHARE = 0.01, 0.125  # the paper's: log(v + .01) against log(.125σ² + .01)
 ROUNDS = 10  # of k-means

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
 
 MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches or so
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties.base import PENALTIES
-from lightning_modules.defences.penalties.pairs import (
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES
+from sweetspot.lightning_modules.defences.penalties.pairs import (
     Pairwise,
     across_classes,
     mean_over_listed_pairs,
     same_class,
     sum_over_pairs,
 )
-from options import option
+from sweetspot.options import option
 
 # Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
 # family, each with its slope.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties.base import PENALTIES, Penalty
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty
 
 
 def distances(x: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.defences.penalties.base import Penalty
-from options import option
+from sweetspot.lightning_modules.defences.penalties.base import Penalty
+from sweetspot.options import option
 
 # a function of squared distances, with its slope: d ↦ (f(d), f′(d))
 Curve = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.penalties.base import PENALTIES
-from lightning_modules.defences.penalties.pairs import (
+from sweetspot.lightning_modules.defences.penalties.base import PENALTIES
+from sweetspot.lightning_modules.defences.penalties.pairs import (
     Pairwise,
     mean_over_listed_pairs,
     same_class,

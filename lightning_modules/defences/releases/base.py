@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.defences.part import Part
-from registry import Registry
+from sweetspot.lightning_modules.defences.part import Part
+from sweetspot.registry import Registry
 
 
 class Release(Part):

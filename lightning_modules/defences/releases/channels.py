@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lightning_modules.defences.releases.base import RELEASES, Release
-from lightning_modules.defences.releases.noise import Gaussian
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release
+from sweetspot.lightning_modules.defences.releases.noise import Gaussian
 
 
 def channel_release(name: str, unit: float) -> Release:

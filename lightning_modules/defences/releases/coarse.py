@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.releases.base import RELEASES, Release, features
-from options import option
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features
+from sweetspot.options import option
 
 
 @RELEASES("quantise")

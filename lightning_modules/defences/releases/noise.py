@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.releases.base import RELEASES, Release, unit_rms
-from options import option
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, unit_rms
+from sweetspot.options import option
 
 RAMP = 1 / 3  # of the training until noise is whole: from the first step on it can keep a network from learning
 UNITS = ("rms", "raw")

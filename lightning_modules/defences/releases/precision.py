@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.releases.base import RELEASES, Release, features
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features
 
 
 class Precision(Release):

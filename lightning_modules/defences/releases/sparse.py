@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lightning_modules.defences.releases.base import RELEASES, Release
-from options import option
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release
+from sweetspot.options import option
 
 
 @RELEASES("dropout")

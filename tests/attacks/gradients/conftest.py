@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.gradients.activations import Activation, Function, as_activation
-from attacks.gradients.federated import BIAS, Gradient, Weights, chosen_weights, client_gradient
-from attacks.gradients.moments import Observed
+from sweetspot.attacks.gradients.activations import Activation, Function, as_activation
+from sweetspot.attacks.gradients.federated import BIAS, Gradient, Weights, chosen_weights, client_gradient
+from sweetspot.attacks.gradients.moments import Observed
 
 NAMES = ("square-cubic", "tanh", "sigmoid", "relu", "leaky-relu", "gelu", "silu", "softplus")
 

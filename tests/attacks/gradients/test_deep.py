@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attacks.gradients.activations import as_activation
-from attacks.gradients.deep import (
+from sweetspot.attacks.gradients.activations import as_activation
+from sweetspot.attacks.gradients.deep import (
     as_two_layer,
     chosen_deep_weights,
     deep_gradient,
@@ -14,9 +14,9 @@ from attacks.gradients.deep import (
     reconstruct_deep,
     undone,
 )
-from attacks.gradients.federated import chosen_weights, client_gradient, output
-from errors import UserError
-from metrics.gradients import batch_score
+from sweetspot.attacks.gradients.federated import chosen_weights, client_gradient, output
+from sweetspot.errors import UserError
+from sweetspot.metrics.gradients import batch_score
 from tests.attacks.gradients.conftest import drawn, played
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.gradients.diagonalisation import alternating, components, diagonaliser, missed, refined, unit
-from attacks.gradients.hermite import coefficients
-from attacks.gradients.magnitudes import scaled
-from metrics.gradients import batch_score
+from sweetspot.attacks.gradients.diagonalisation import alternating, components, diagonaliser, missed, refined, unit
+from sweetspot.attacks.gradients.hermite import coefficients
+from sweetspot.attacks.gradients.magnitudes import scaled
+from sweetspot.metrics.gradients import batch_score
 from tests.attacks.gradients.conftest import drawn, played
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attacks.gradients.defences import clipped, noisy, pruned
-from attacks.gradients.federated import Gradient, chosen_weights, explained, output
-from errors import UserError
+from sweetspot.attacks.gradients.defences import clipped, noisy, pruned
+from sweetspot.attacks.gradients.federated import Gradient, chosen_weights, explained, output
+from sweetspot.errors import UserError
 from tests.attacks.gradients.conftest import NAMES, played
 
 

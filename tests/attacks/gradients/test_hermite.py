@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from attacks.gradients.activations import Function, as_activation
-from attacks.gradients.hermite import Plan, coefficients, plan, polynomial, quadrature
-from errors import UserError
+from sweetspot.attacks.gradients.activations import Function, as_activation
+from sweetspot.attacks.gradients.hermite import Plan, coefficients, plan, polynomial, quadrature
+from sweetspot.errors import UserError
 from tests.attacks.gradients.conftest import NAMES
 
 

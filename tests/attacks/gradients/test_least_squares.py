@@ -8,13 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.gradients.components import SmoothSearch, StepSearch, distinct, samples, search_for, where_the_rest_is
-from attacks.gradients.federated import output
-from attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares, of_any_rank
-from attacks.gradients.polish import JointProblem, joint, signed
-from attacks.gradients.refinement import completed, refined, reported_entries
-from attacks.gradients.subspace import row_span
-from metrics.gradients import batch_score
+from sweetspot.attacks.gradients.components import (
+    SmoothSearch,
+    StepSearch,
+    distinct,
+    samples,
+    search_for,
+    where_the_rest_is,
+)
+from sweetspot.attacks.gradients.federated import output
+from sweetspot.attacks.gradients.least_squares import System, levenberg_marquardt, linear_least_squares, of_any_rank
+from sweetspot.attacks.gradients.polish import JointProblem, joint, signed
+from sweetspot.attacks.gradients.refinement import completed, refined, reported_entries
+from sweetspot.attacks.gradients.subspace import row_span
+from sweetspot.metrics.gradients import batch_score
 from tests.attacks.gradients.conftest import NAMES, Round, drawn, played
 
 

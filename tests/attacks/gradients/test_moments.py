@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.gradients.hermite import Plan
-from attacks.gradients.moments import (
+from sweetspot.attacks.gradients.hermite import Plan
+from sweetspot.attacks.gradients.moments import (
     Observed,
     diagonal,
     moment,
@@ -18,8 +18,8 @@ from attacks.gradients.moments import (
     without_lower_orders,
     without_mean,
 )
-from attacks.gradients.subspace import moment_subspace, row_span
-from errors import UserError
+from sweetspot.attacks.gradients.subspace import moment_subspace, row_span
+from sweetspot.errors import UserError
 from tests.attacks.gradients.conftest import drawn, played
 
 

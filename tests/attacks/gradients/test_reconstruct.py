@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from attacks.gradients.activations import Function
-from attacks.gradients.defences import clipped, noisy, pruned
-from attacks.gradients.federated import Gradient, Weights, client_gradient
-from attacks.gradients.reconstruct import reconstruct
-from errors import UserError
-from metrics.gradients import BatchScore, batch_score
+from sweetspot.attacks.gradients.activations import Function
+from sweetspot.attacks.gradients.defences import clipped, noisy, pruned
+from sweetspot.attacks.gradients.federated import Gradient, Weights, client_gradient
+from sweetspot.attacks.gradients.reconstruct import reconstruct
+from sweetspot.errors import UserError
+from sweetspot.metrics.gradients import BatchScore, batch_score
 from tests.attacks.gradients.conftest import NAMES, Round, played
 
 

@@ -13,8 +13,8 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from lightning_modules.defences import Release
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.defences import Release
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 VOCABULARY, LENGTH = 300, 8
 

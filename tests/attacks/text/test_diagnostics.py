@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.text.diagnostics import (
+from sweetspot.attacks.text.diagnostics import (
     Detection,
     auroc,
     category,
@@ -18,9 +18,9 @@ from attacks.text.diagnostics import (
     first_error,
     one_step_margin,
 )
-from attacks.text.hybrid import Hybrid
-from attacks.text.proxy import InnerLoop
-from attacks.text.single_commit import SingleCommit
+from sweetspot.attacks.text.hybrid import Hybrid
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.single_commit import SingleCommit
 from tests.attacks.text.conftest import Trained
 
 Leaked = Callable[..., list[Tensor]]

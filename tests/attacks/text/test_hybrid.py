@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attacks.text import probe as probe_module
-from attacks.text.hybrid import Hybrid
-from attacks.text.probe import (
+from sweetspot.attacks.text import probe as probe_module
+from sweetspot.attacks.text.hybrid import Hybrid
+from sweetspot.attacks.text.probe import (
     cached_first_states,
     cached_probe,
     directions_of,
@@ -21,9 +21,9 @@ from attacks.text.probe import (
     states_and_tokens,
     train_probe,
 )
-from attacks.text.proxy import InnerLoop
-from errors import UserError
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Trained
 
 Leaked = Callable[..., list[Tensor]]
@@ -51,7 +51,7 @@ def test_any_causal_model(random_model: PreTrainedModel, leaked: Leaked, cut: in
 def test_what_proposals_miss_gradients_or_the_rest_of_the_vocabulary_find(
     trained: Trained, leaked: Leaked, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.text.hybrid.NEAREST", 5)
+    monkeypatch.setattr("sweetspot.attacks.text.hybrid.NEAREST", 5)
     model = trained.cut("last")
     recovery = Hybrid(model, proposals=1, loop=InnerLoop(steps=steps)).invert(leaked(model, trained.prompts[:4]))
     assert recovery.tokens == trained.prompts[:4]

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.text.observations import observed
-from attacks.text.proxy import InnerLoop
-from attacks.text.recovery import Recovery
-from attacks.text.single_commit import SingleCommit
+from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.single_commit import SingleCommit
 from tests.attacks.text.conftest import Trained
 
 TRUTH = [[1, 2, 3], [1, 4], [2, 2, 2]]

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.text.diagnostics import one_step_margin
-from attacks.text.hybrid import Hybrid, learned
-from attacks.text.inverter import Inverter
-from attacks.text.probe import cached_first_states, fingerprint, first_states
-from attacks.text.proxy import InnerLoop
-from attacks.text.released import as_released
-from attacks.text.single_commit import SingleCommit
-from attacks.text.sipit import Sipit
-from lightning_modules.defences.releases import Chain
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.diagnostics import one_step_margin
+from sweetspot.attacks.text.hybrid import Hybrid, learned
+from sweetspot.attacks.text.inverter import Inverter
+from sweetspot.attacks.text.probe import cached_first_states, fingerprint, first_states
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.released import as_released
+from sweetspot.attacks.text.single_commit import SingleCommit
+from sweetspot.attacks.text.sipit import Sipit
+from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Rotation, Trained
 
 

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attacks.text.proxy import InnerLoop
-from attacks.text.recovery import Recovery
-from attacks.text.single_commit import BASELINE, FAST, HIGH_ACCURACY, SingleCommit
-from attacks.text.verification import TOLERANCE
-from errors import UserError
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.single_commit import BASELINE, FAST, HIGH_ACCURACY, SingleCommit
+from sweetspot.attacks.text.verification import TOLERANCE
+from sweetspot.errors import UserError
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Trained
 
 Leaked = Callable[..., list[Tensor]]

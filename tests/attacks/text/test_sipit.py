@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attacks.text.sipit import Sipit
-from lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.attacks.text.sipit import Sipit
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Trained
 
 Leaked = Callable[..., list[Tensor]]

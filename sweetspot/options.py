@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from errors import UserError, first_line, nearest
+from sweetspot.errors import UserError, first_line, nearest
 
 T = TypeVar("T")
 
@@ -95,11 +96,35 @@ def load_file(path: str) -> ModuleType:
         raise UserError(f"{path} is no Python file")
     sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(sys.modules[name])
+        with short_names():
+            spec.loader.exec_module(sys.modules[name])
     except Exception as error:
         del sys.modules[name]
         raise UserError(f"{path} cannot be run ({type(error).__name__}: {first_line(error)})") from error
     return sys.modules[name]
+
+
+@contextmanager
+def short_names() -> Iterator[None]:
+    """While a user's file runs, `lightning_modules.defences` and the like mean ours, as in files of before 0.2.
+
+    A package of that name that the user has stays theirs.
+    """
+    ours = Path(__file__).resolve().parent
+    short = {
+        name.removeprefix("sweetspot."): module for name, module in sys.modules.items() if name.startswith("sweetspot.")
+    }
+    for first in {name.partition(".")[0] for name in short}:
+        spec = importlib.util.find_spec(first)
+        if spec is not None and not Path(spec.origin or "").resolve().is_relative_to(ours.parent):
+            short = {name: module for name, module in short.items() if name.partition(".")[0] != first}
+    added = {name: module for name, module in short.items() if name not in sys.modules}
+    sys.modules.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            sys.modules.pop(name, None)
 
 
 def load_class(name: str) -> type[Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from errors import UserError
+from sweetspot.errors import UserError
 
 LONGEST = 255  # bytes of a file's name
 # what torch.load raises where a file is not what torch.save wrote; not among them: no memory, no permission, Ctrl-C

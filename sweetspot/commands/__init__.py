@@ -1,0 +1,1 @@
+"""What users type: each command parses, calls, prints."""
