@@ -53,10 +53,20 @@ def share_words(results: Record) -> str:
     """The client's share of the work in words; empty where it was not counted."""
     cost, parts = results.get("cost") or {}, []
     for name, said in (("macs", "multiply-adds"), ("parameters", "parameters")):
-        client, server = cost.get(f"client_{name}"), cost.get(f"server_{name}")
-        if client is not None and server is not None and client + server:
-            parts.append(f"{100 * client / (client + server):.0f} % of {said}")
+        if (share := client_share(cost, name)) is not None:
+            parts.append(f"{100 * share:.0f} % of {said}")
     return ", ".join(parts)
+
+
+def client_share(cost: dict[str, Any], part: str) -> float | None:
+    """The client's part of all multiply-adds, or of all parameters; None where they were not counted.
+
+    Example:
+        >>> client_share({"client_macs": 30, "server_macs": 10}, "macs")
+        0.75
+    """
+    client, server = cost.get(f"client_{part}"), cost.get(f"server_{part}")
+    return client / (client + server) if client is not None and server is not None and client + server else None
 
 
 def gain_words(results: Record) -> str:

@@ -407,6 +407,46 @@ def by_attacks(setting: Setting, attacks: Sequence[str], by: str) -> Setting:
     return dataclasses.replace(setting, cells=tuple(cells), by=by)
 
 
+def queries_of(setting: Setting) -> list[int]:
+    """The numbers of answers that an attacker averaged on any of its runs."""
+    records = [record for run in setting.runs for key, record in run.results["attacks"].items() if key not in BESIDE]
+    return sorted({int(count) for record in records for count in record.get("queries") or {}})
+
+
+def by_queries(setting: Setting, count: int) -> Setting:
+    """The same setting with recovery by somebody who may ask for so many answers to one input, and average them.
+
+    A cell whose release is random and that was never asked so often has no recovery, nor has one with a channel.
+    """
+    metric, cells = setting.recovery, []
+    for cell in setting.cells:
+        found = [asked_often(run, metric, count) for run in cell.runs if not cell.channel]
+        known = [each for each in found if each is not None]
+        recovery, halves = over_seeds(known) if known and len(known) == len(cell.runs) else (None, None)
+        cells.append(dataclasses.replace(cell, recovery=recovery, halves=halves))
+    return dataclasses.replace(setting, cells=tuple(cells), by=f"{count}-answer")
+
+
+def asked_often(run: FoundRun, metric: str, count: int) -> Measurement | None:
+    """What comes back from a run with one answer or with so many, whichever is more; None where it was not tried."""
+    attacks = run.results["attacks"]
+    single = {key: attacks[key] for key in run.results["worst_case"].get("attacks", []) if key in attacks}
+    several = {
+        f"{key}, {count} answers": record["queries"][str(count)]
+        for key, record in single.items()
+        if str(count) in record.get("queries", {})
+    }
+    if not several and is_random(run.results):
+        return None
+    scores = strongest_in(run.results, {**single, **several}, metric)
+    return Measurement(0.0, statistics.fmean(scores), tuple(scores), frozenset(single)) if scores else None
+
+
+def is_random(results: dict[str, Any]) -> bool:
+    """Whether two answers of a run differ; of runs that do not say so, whether anything happens to what is released."""
+    return bool(results.get("random_release", results["defence"].get("release")))
+
+
 def attacks_of(setting: Setting) -> list[str]:
     """Every attack that reconstructs and that any of its runs went through, without the floors."""
     return sorted({key for run in setting.runs for key in run.results["attacks"]} - {*BESIDE})

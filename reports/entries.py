@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweetspot.reports.beside import client_share
 from sweetspot.reports.cells import metric_for
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.tables import counted, describe_defence
@@ -244,17 +245,6 @@ def what_is_beside_it(runs: Sequence[FoundRun]) -> dict[str, Any]:
         "attacks": {key: figures_of([results["attacks"][key] for results in all_results], metric) for key in attacks},
         "worst_case": figures_of([results["worst_case"] for results in all_results], metric),
     }
-
-
-def client_share(cost: dict[str, Any], part: str) -> float | None:
-    """The client's part of all multiply-adds, or of all parameters; None where they were not counted.
-
-    Example:
-        >>> client_share({"client_macs": 30, "server_macs": 10}, "macs")
-        0.75
-    """
-    client, server = cost.get(f"client_{part}"), cost.get(f"server_{part}")
-    return client / (client + server) if client is not None and server is not None and client + server else None
 
 
 def mean_of(records: Sequence[dict[str, Any]], name: str) -> float | None:

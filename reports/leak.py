@@ -42,10 +42,14 @@ def with_leaks(results: Record) -> Record:
 
 
 def with_own(record: Record, floor: Record) -> Record:
-    """An attack with its leaks, on what is released as it is and behind channels."""
+    """An attack with its leaks: on what is released as it is, behind channels, and with several answers averaged."""
     seen = {"inputs": record.get("inputs", [])}
-    behind = {name: enriched({**seen, **each}, floor) for name, each in record.get("channels", {}).items()}
-    return {**enriched(record, floor), **({"channels": behind} if behind else {})}
+    under = {
+        kind: {name: enriched({**seen, **each}, floor) for name, each in record[kind].items()}
+        for kind in ("channels", "queries")
+        if record.get(kind)
+    }
+    return {**enriched(record, floor), **under}
 
 
 def with_worst(worst: Record, attacks: Mapping[str, Record], floor: Record) -> Record:

@@ -24,7 +24,16 @@ from sweetspot.reports.leak import NO_PICTURE, is_leak
 from sweetspot.reports.maps import ClaimRow, FamilyCharts, charts_of, claim_rows, compared, plot_of, useful_of
 from sweetspot.reports.plots import leak_scale
 from sweetspot.reports.records import WORST_CASE, attack_records, worst_record
-from sweetspot.reports.sweet_spot import Verdict, advice, by_threat, spread, sweet_spot, tolerance, useful
+from sweetspot.reports.sweet_spot import (
+    Verdict,
+    advice,
+    at_equal_share,
+    by_threat,
+    spread,
+    sweet_spot,
+    tolerance,
+    useful,
+)
 from sweetspot.reports.tables import counted
 from sweetspot.reports.text_panels import TextAttack, text_attacks
 
@@ -207,7 +216,7 @@ def beside_verdict(setting: Setting, verdict: Verdict, max_drop: float) -> list[
     said = [(setting.utility.capitalize(), useful(setting, cell) + vanilla)]
     said += [("No picture", picture_words(given))] if given is not None else []
     said.append(("No identity", identity_words(cell)))
-    return [*said, *by_threat(setting, max_drop), *beside_cell(cell)]
+    return [*said, *by_threat(setting, max_drop), *beside_cell(cell), *at_equal_share(setting, max_drop)]
 
 
 def beside_cell(cell: Cell) -> list[tuple[str, str]]:

@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.metrics.summary import FLOOR, HIGHER_IS_WORSE
-from sweetspot.reports.cells import LEAST_TO_HALVE, NAMES, WORST, Cell, Setting, Spread, attacks_of, by_attacks
+from sweetspot.reports.beside import client_share
+from sweetspot.reports.cells import (
+    LEAST_TO_HALVE,
+    NAMES,
+    WORST,
+    Cell,
+    Setting,
+    Spread,
+    attacks_of,
+    by_attacks,
+    by_queries,
+    queries_of,
+)
 from sweetspot.reports.fairness import (
     attacks_behind,
     equally_attacked,
@@ -29,6 +41,7 @@ METRICS = tuple(
 )  # the least recovered is the smallest
 MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
 HALF = 0.5  # of vanilla's recovery: what a sweet spot may give away where no floor says what the label alone gives
+SAME_SHARE = 0.01  # of the network: clients whose shares differ by no more do the same work
 SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
 
 
@@ -186,16 +199,40 @@ def floors(setting: Setting) -> list[str]:
 
 
 def by_threat(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
-    """The verdict against an attacker without any data of its own, and against one who has some."""
+    """The verdict against an attacker without any data of its own, with some, and with several answers to average."""
     tried = [attack for attack in WITHOUT_DATA if attack in attacks_of(setting)]
     if setting.is_text or not attacks_of(setting):
         return []
     without = "not tried: no white box without data was run"
     if tried:
         without = sweet_spot(by_attacks(setting, tried, "no-data"), max_drop).sentence
-    if set(attacks_of(setting)) <= {*WITHOUT_DATA}:
-        return [("Attacker without data", without), ("Attacker with data", "not tried: no such attack was run")]
-    return [("Attacker without data", without), ("Attacker with data", "as said above, by all attacks")]
+    learns = not set(attacks_of(setting)) <= {*WITHOUT_DATA}
+    with_data = "as said above, by all attacks" if learns else "not tried: no such attack was run"
+    often = [
+        (f"Attacker with {count} answers", sweet_spot(by_queries(setting, count), max_drop).sentence)
+        for count in queries_of(setting)
+    ]
+    return [("Attacker without data", without), ("Attacker with data", with_data), *often]
+
+
+def at_equal_share(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+    """The verdict among cells whose client does no more of the work than vanilla's, where that leaves cells out."""
+    vanilla, said = setting.vanilla, []
+    for part, words in (("macs", "multiply-adds"), ("parameters", "parameters")):
+        own = share_of(vanilla, part) if vanilla is not None else None
+        shares = {cell.label: share_of(cell, part) for cell in setting.cells}
+        if own is None or None in shares.values():
+            continue
+        kept = tuple(cell for cell in setting.cells if (shares[cell.label] or 0) <= own + SAME_SHARE)
+        if 1 < len(kept) < len(setting.cells):
+            verdict = sweet_spot(dataclasses.replace(setting, cells=kept), max_drop)
+            said.append((f"Client with {100 * own:.0f} % of {words}, as vanilla", verdict.sentence))
+    return said
+
+
+def share_of(cell: Cell, part: str) -> float | None:
+    """The client's share of multiply-adds or of parameters in a cell; None where it was not counted."""
+    return client_share(cell.runs[0].results.get("cost") or {}, part)
 
 
 def advice(setting: Setting, verdict: Verdict) -> str:

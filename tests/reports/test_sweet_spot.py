@@ -10,7 +10,7 @@ import pytest
 from sweetspot.reports.cells import Setting, by_attack, by_attacks, settings_of
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.sections import beside_verdict
-from sweetspot.reports.sweet_spot import advice, by_threat, pareto_front, recovered, sweet_spot
+from sweetspot.reports.sweet_spot import advice, at_equal_share, by_threat, pareto_front, recovered, sweet_spot
 from tests.reports.settings import found_run, setting
 
 
@@ -150,6 +150,48 @@ def test_an_attacker_without_data_has_a_verdict_of_his_own() -> None:
     assert sweet_spot(grid).sentence.startswith("No sweet spot"), "as an attacker with data has it"
     only = by_attacks(grid, ["decoder/adaptive"], "decoder/adaptive")
     assert recovered(only.cells[1]).mean == pytest.approx(0.6)
+
+
+def asked(run: FoundRun, count: int, ssim: float) -> FoundRun:
+    """A run with a random release, of which somebody averaged so many answers."""
+    run.results["random_release"] = True
+    for record in run.results["attacks"].values():
+        more = {"scores": {"ssim": [ssim, ssim]}, "ssim": {"mean": ssim, "std": 0.0, "worst": ssim}, "inputs": [0, 1]}
+        record["queries"] = {str(count): more}
+    return run
+
+
+def test_who_may_ask_often_has_a_verdict_of_his_own() -> None:
+    runs = [found_run(0, 0, 0.99, 0.9, floor=0.0), asked(found_run(1, 1e-2, 0.985, 0.1, floor=0.0), 10, 0.7)]
+    (grid,) = settings_of(runs)
+    assert sweet_spot(grid).found
+    said = dict(by_threat(grid, 0.01))["Attacker with 10 answers"]
+    assert said.startswith("No sweet spot: MixCon(1, 0.01)")
+    assert "10-answer SSIM leak 0.700 (vanilla 0.900)" in said, "vanilla answers alike however often it is asked"
+    weaker = [runs[0], asked(found_run(1, 1e-2, 0.985, 0.2, floor=0.0), 10, 0.1)]
+    assert "leak 0.200" in dict(by_threat(settings_of(weaker)[0], 0.01))["Attacker with 10 answers"], "one is enough"
+
+
+def test_a_random_release_that_was_asked_once_is_not_judged_for_ten_answers() -> None:
+    once = found_run(10, 1e-2, 0.985, 0.05, floor=0.0)
+    once.results["random_release"] = True
+    runs = [found_run(0, 0, 0.99, 0.9, floor=0.0), asked(found_run(1, 1e-2, 0.985, 0.1, floor=0.0), 10, 0.2), once]
+    assert "MixCon(1, 0.01)" in dict(by_threat(settings_of(runs)[0], 0.01))["Attacker with 10 answers"]
+
+
+def test_cells_are_compared_at_equal_client_share_too() -> None:
+    runs = [found_run(lam, 1e-2, 0.99, ssim, floor=0.0) for lam, ssim in ((0, 0.9), (1, 0.5), (10, 0.1))]
+    for run, client in zip(runs, (100, 100, 900), strict=True):
+        run.results["cost"] = {
+            "client_macs": client, "server_macs": 900, "client_parameters": 5, "server_parameters": 5
+        }  # fmt: skip
+    (grid,) = settings_of(runs)
+    assert "MixCon(10, 0.01)" in sweet_spot(grid).sentence
+    ((name, said),) = at_equal_share(grid, 0.01)
+    assert name == "Client with 10 % of multiply-adds, as vanilla"
+    assert said.startswith("No sweet spot: MixCon(1, 0.01)")
+    del runs[1].results["cost"]
+    assert at_equal_share(settings_of(runs)[0], 0.01) == [], "a share that nobody counted is no equal one"
 
 
 def test_the_leak_of_older_runs_is_computed_and_that_is_said() -> None:
