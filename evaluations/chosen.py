@@ -13,7 +13,7 @@ from sweetspot.errors import UserError, check_one_of, meant
 from sweetspot.registry import is_users_own
 from sweetspot.runs.config import POLICIES, AttackConfig
 
-FLOORS = tuple(name for name in ATTACKS if ATTACKS[name].is_floor)  # always run, and never asked for
+FLOORS = tuple(name for name in ATTACKS if ATTACKS[name].is_floor)  # run beside every attack
 
 
 def attack_names() -> list[str]:
@@ -35,11 +35,14 @@ def check_asked(config: AttackConfig) -> None:
     for name in config.attacks:
         if is_users_own(name):
             ATTACKS[name]  # what is wrong with the file, or with the class, is said here
-        elif name not in known and not (name == "none" and len(config.attacks) == 1):
+        elif name not in (*known, *FLOORS) and not (name == "none" and len(config.attacks) == 1):
             hint = meant(name, known)
             raise UserError(
                 f"--attacks must be none, or of {', '.join(known)}, or your own path/to/file.py:Class; got {name}{hint}"
             )
+    if set(config.attacks) <= {*FLOORS}:
+        said = "is run" if len(set(config.attacks)) == 1 else "are run"
+        raise UserError(f"--attacks {' '.join(config.attacks)} {said} beside every other attack: name one of those too")
     recipes = dict.fromkeys(recipe for name in attack_names() for recipe in ATTACKS[name].recipes)
     for recipe in config.recipe:
         check_one_of("--recipe", recipe, recipes)

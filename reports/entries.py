@@ -92,7 +92,9 @@ def entries_in(measured: Sequence[FoundRun], vanilla: Sequence[FoundRun]) -> lis
         cells = defences.setdefault(as_key([kind, cut]), {})
         cells.setdefault(as_key({**OLDER, **run.results["defence"]}), []).append(run)
     base = {run.results["config"]["seed"]: run.results["utility"]["accuracy"] for run in vanilla}
-    return [entry_of([point_of(cell, base) for cell in cells.values()], base) for cells in defences.values()]
+    first = commands_of(min(vanilla, key=lambda run: run.results["config"]["seed"]).results)[0]
+    points = [[point_of(cell, base) for cell in cells.values()] for cells in defences.values()]
+    return [entry_of(each, base, first) for each in points]
 
 
 def kind_of(defence: dict[str, Any]) -> list[str]:
@@ -168,8 +170,14 @@ def leak_at(front: Sequence[Point], drop: float) -> tuple[float, float] | None:
     return last.leak + share * (beyond.leak - last.leak), max(last.error, beyond.error)
 
 
-def entry_of(points: Sequence[Point], base: dict[int, float]) -> dict[str, Any]:
-    """One defence as an entry; what is said of a single strength is said of the least leaking one within a point."""
+def entry_of(points: Sequence[Point], base: dict[int, float], vanilla: str) -> dict[str, Any]:
+    """One defence as an entry; what is said of a single strength is said of the least leaking one within a point.
+
+    Args:
+        points: the defence at each strength.
+        base: vanilla's accuracy by seed.
+        vanilla: the command that trains vanilla.
+    """
     front = frontier(points)
     within = [point for point in front if point.drop <= POINTS[0] / 100 + 1e-12]
     best = within[-1] if within else front[0]
@@ -180,7 +188,7 @@ def entry_of(points: Sequence[Point], base: dict[int, float]) -> dict[str, Any]:
         **what_is_beside_it(best.runs),
         "suite": suites_of(run for point in front for run in point.runs),
         "seeds": sorted(run.results["config"]["seed"] for run in best.runs),
-        "commands": [command for run in best.runs for command in commands_of(run.results)],
+        "commands": list(dict.fromkeys([vanilla, *(each for run in best.runs for each in commands_of(run.results))])),
     }
     recorded: dict[str, Any] = rounded(entry)
     return recorded
@@ -303,7 +311,7 @@ def commands_of(results: dict[str, Any]) -> list[str]:
         arguments += [f"--trainer.{name}", written(value)]
     worst = results["worst_case"]
     attacked = ["python", "evaluate.py", f"checkpoints/{results['name']}", "--samples", str(worst.get("samples", 100))]
-    attacked += ["--attacks", "standard"] if results.get("suite") else []
+    attacked += ["--attacks", *(["standard"] if results.get("suite") else worst.get("attacks", ["standard"]))]
     budgets = {budget for each in results["attacks"].values() if (budget := each["settings"].get("budget"))}
     attacked += ["--budget", *budgets] if len(budgets) == 1 else []
     return [shlex.join(["python", "train.py", *arguments, "--attacks", "none"]), shlex.join(attacked)]

@@ -298,3 +298,12 @@ def test_draws_count_behind_a_noisy_channel_of_a_quiet_run(config: Make) -> None
     channels = run.read_results()["attacks"]["whitebox/paper"]["channels"]
     assert channels["noise 0.5"]["draws"]["count"] == 3
     assert "draws" not in channels["int8"]
+
+
+def test_label_only_attackers_may_be_named_beside_others_and_not_alone(
+    config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(config())
+    refused_by(main, capsys, "label is run beside every other attack", str(run.folder), "--attacks", "label")
+    assert main([str(run.folder), *FEW, "--attacks", "label", "whitebox/paper"]) == 0
+    assert list(run.read_results()["attacks"]) == ["prototype", "label", "whitebox/paper", "gallery"]

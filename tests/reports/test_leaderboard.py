@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from sweetspot.commands.evaluate import main as evaluate_main
 from sweetspot.commands.report import main
+from sweetspot.commands.train import main as train_main
 from sweetspot.reports.entries import Point, disagreements, entries_of, frontier, leak_at
 from sweetspot.reports.gathering import gather
 from sweetspot.reports.leaderboard import write_leaderboard
 from sweetspot.runs.command_line import parse_train, train_parser
 from sweetspot.runs.folder import Run
-from tests.conftest import refused_by
+from tests.conftest import ROOT, refused_by
 
 NOISE = {"name": "gaussian", "unit": "raw", "ramp": 0.25, "sigma": 1.0}
 VANILLA: dict[str, Any] = {"name": "none", "lambda": 0.0, "beta": 0.0, "bottleneck": None, "release": []}
@@ -139,7 +141,8 @@ def test_an_entry_says_what_it_is_what_it_costs_and_how_to_make_it_again(runs: P
 @pytest.mark.parametrize("kind", ["compress + bottleneck 120-16 + gaussian", "mixcon", "vanilla"])
 def test_the_command_of_an_entry_asks_for_the_same_run(runs: Path, kind: str) -> None:
     entry = by_defence(runs)[kind]
-    train, attack = (shlex.split(command) for command in entry["commands"])
+    *_, train, attack = (shlex.split(command) for command in entry["commands"])
+    assert "--lambda" in entry["commands"][0] or kind == "vanilla", "vanilla is trained first"
     assert train[:2] == ["python", "train.py"]
     config = parse_train(train_parser("train.py", "", "", train[2:]), train[2:])
     assert {name: value for name, value in config.defence_record().items() if name != "name"} == entry["options"]
@@ -240,3 +243,17 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, capsys: pytest.Captur
     made(tmp_path / "defended", compress(0.1), 0.9, 0.1)
     refused_by(main, capsys, "no vanilla run", str(tmp_path / "defended"), "--leaderboard", str(tmp_path / "b.md"))
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.slow
+def test_a_stored_entry_comes_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = (ROOT / "docs" / "leaderboard").glob("mnist-5k-*.json")
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)  # SSIM is enough
+    for command in stored["commands"]:
+        _, script, *argv = shlex.split(command)
+        assert {"train.py": train_main, "evaluate.py": evaluate_main}[script](argv) == 0
+    (found,) = entries_of(gather([Path("checkpoints")]).runs)[0]
+    assert disagreements(stored, found) == []
+    assert disagreements({**stored, "leak": stored["leak"] + 0.1}, found), "an entry that is off is found out"
