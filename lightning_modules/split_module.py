@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sweetspot.datamodules.augment import Augmentation, augmentation_seed
 from sweetspot.datamodules.tensors import scaled
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.defences import Defence
+from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.lightning_modules.epoch_sums import EpochSums
 from sweetspot.lightning_modules.networks import SplitNetwork, build_network
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model
@@ -37,6 +39,7 @@ class SplitModule(lightning.LightningModule):
         bottleneck: the client's last layers, such as `120-16`; None for none.
         release: what happens to z before it leaves, in order, each with its name and options.
         epochs: how many passes over the data there will be: noise grows during the first part of them.
+        augment: random changes of training images, of `AUGMENTATIONS`.
         lam: λ, the weight of the penalty.
         lr: SGD's learning rate.
         momentum: SGD's momentum.
@@ -71,6 +74,7 @@ class SplitModule(lightning.LightningModule):
         bottleneck: str | None = None,
         release: list[dict[str, Any]] | None = None,
         epochs: int = 1,
+        augment: list[str] | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -87,6 +91,7 @@ class SplitModule(lightning.LightningModule):
         )  # fmt: skip
         if language is not None and bottleneck is not None:
             raise UserError("--bottleneck squeezes images and vectors, not the states of a language model")
+        self.augmentation = Augmentation(augment, shape) if augment else None
         self.lam = lam
         self.penalised = self.defence.penalty.active and lam > 0
         # the smallest and the largest penalty of any step, for `check_trained`
@@ -135,6 +140,7 @@ class SplitModule(lightning.LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         x, y = batch
+        x = self.augmented(x, batch_idx)
         z = self.defence.squeeze(self.network.encoder(x))
         # once an epoch a release is watched: one that is on and does nothing is found out by `check_trained`
         is_last = batch_idx == self.trainer.num_training_batches - 1
@@ -152,6 +158,14 @@ class SplitModule(lightning.LightningModule):
             raise UserError(f"the {name} penalty does not depend on the cut layer: λ={self.lam:g} does nothing")
         self.sums["train"].add(logits, y, loss, penalty)
         return loss + self.lam * penalty
+
+    def augmented(self, x: Tensor, step: int) -> Tensor:
+        """Training inputs as `--augment` changes them in this step of the epoch."""
+        if self.augmentation is None:
+            return x
+        seed = augmentation_seed(self.hparams["seed"], self.current_epoch, step, self.global_rank)
+        with draws_from(seed, x.device):
+            return self.augmentation(x)
 
     @torch.no_grad()
     def sample_of_training(self, count: int) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweetspot.datamodules.augment import checked_augmentations
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
 from sweetspot.lightning_modules.defences.bottlenecks import parsed
@@ -55,7 +56,8 @@ TEXT_CHANNELS = ("fp16", "int8", "0.1", "0.3", "1")  # tried on text where no ot
 DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
-CAME_LATER = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
+CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
+CAME_LATER |= {"augment": []}
 ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
@@ -226,6 +228,9 @@ class TrainConfig(AttackConfig):
         validation_fraction: the part of the training set that is held out for the validation curve.
         limit_train: use only so many training examples, class-balanced; 0 for all.
         limit_test: use only so many test examples, class-balanced; 0 for all.
+        augment: random changes of every training image, in this order: crop (moved by up to an eighth), flip (left to
+            right), rotate (by up to 15°), colour (brightness, contrast and saturation by up to a fifth). none, the
+            default, changes nothing; crop+flip is the same as crop flip.
         optimiser: sgd, or adam (AdamW), which language models need.
         length: tokens in a block of text.
         vocabulary: tokens of the BPE that gpt2-tiny is trained with.
@@ -254,6 +259,7 @@ class TrainConfig(AttackConfig):
     validation_fraction: float = 0.05
     limit_train: int = 0
     limit_test: int = 0
+    augment: list[str] = field(default_factory=list)
     optimiser: str = "sgd"
     length: int = 64
     vocabulary: int = 4096
@@ -284,6 +290,7 @@ class TrainConfig(AttackConfig):
         self.trainer = {
             name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
         }
+        self.augment = checked_augmentations("--augment", self.augment)
         self.bottleneck = None if self.bottleneck == "none" else self.bottleneck
         is_open = not self.release  # nobody says what is released, not even none
         self.release = [name for each in self.release for name in chained(each)]

@@ -24,6 +24,7 @@ FLAGS = {FLAG_NAMES.get(name, name): name for name in FIELDS}  # fields by flag
 OF_THE_DEFENCE = ("defence", "bottleneck", "release", "lambda")  # in the order that cells are listed by
 OTHERS = tuple(name for name in FLAGS if name not in OF_THE_DEFENCE)
 VANILLA: dict[str, Any] = {"lam": 0.0, "defence": "none", "bottleneck": None, "release": [], "options": {}}
+CHAINED = ("release", "augment")  # lists themselves, of which a text with + is one
 MOST = 100_000  # combinations of one grid: more were not meant
 
 
@@ -92,7 +93,7 @@ def config_of(values: Mapping[str, Any], common: Mapping[str, Any]) -> TrainConf
     fields, options = dict(common), {}
     for name, value in meant_by(values).items():
         if name in FLAGS:
-            fields[FLAGS[name]] = [value] if name == "release" else value
+            fields[FLAGS[name]] = [value] if name in CHAINED else value
         else:
             options[name] = value
     return TrainConfig(**fields, options=options)

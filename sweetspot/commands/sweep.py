@@ -39,6 +39,7 @@ from sweetspot.sweeps.sweep import Outcome, Plan, check_outcome, plan_of, show_p
 OF_AXES = {  # what a flag means besides, where it takes several values
     "lam": "Here, of MixCon alone: 0.01 to 100, as in the paper.",
     "release": "Here each value is an alternative, and a chain is one of them: none gaussian clip+gaussian.",
+    "augment": "Here each value is an alternative, and several together are one of them: none crop crop+flip.",
     "seed": "Every cell is made with each of them; figures are mean and spread over them.",
     "cut": "Vanilla is cut once, at the first of them.",
 }

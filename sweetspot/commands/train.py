@@ -173,6 +173,7 @@ def build_module(
         weight_decay=config.weight_decay,
         milestones=config.milestones,
         seed=config.seed,
+        augment=config.augment,
     )
 
 
