@@ -18,7 +18,7 @@ from sweetspot.errors import UserError
 from sweetspot.lightning_modules.defences import Defence
 from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.lightning_modules.epoch_sums import EpochSums
-from sweetspot.lightning_modules.networks import SplitNetwork, build_network
+from sweetspot.lightning_modules.networks import NETWORKS, SplitNetwork, build_network
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model
 
 SAMPLE_BATCH = 1000  # examples looked at together, before an epoch
@@ -28,10 +28,10 @@ class SplitModule(lightning.LightningModule):
     """A split network, its defence and how both are trained; plain arguments, so that a checkpoint rebuilds it.
 
     Args:
-        network: the network's registry name.
+        network: the network's name, as `--network` takes it.
         shape: the shape of one input.
         classes: how many classes there are.
-        cut: where the network is cut, a block's number or a layer's name.
+        cut: where the network is cut, a block's number, or a layer's or a submodule's name.
         head: the head's variant (`default`, and for the MLP `deeper` and `wider`).
         pixels: mean and standard deviation of the images by channel, None for vectors.
         defence: the penalty's name.
@@ -83,7 +83,7 @@ class SplitModule(lightning.LightningModule):
             self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
         else:
             self.network = language_model(language["config"], cut)
-        if len(shape) == 3:
+        if len(shape) == 3 and network in NETWORKS:  # others may rely on the usual order, as `x.view(len(x), -1)` does
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = Defence(
             tuple(shape), self.cut_shape(), classes, defence, defence_options, bottleneck, release or (),

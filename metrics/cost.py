@@ -7,7 +7,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+
+from sweetspot.lightning_modules.networks.counting import counted
 
 MOST_TRAINED_ON = 10_000  # more change the third digit of a linear classifier's accuracy, if any
 RIDGE = 1e-3  # on standardised features: separable classes have a finite optimum too
@@ -39,19 +40,6 @@ def cost(
         "client_parameters": sum(each.numel() for each in encoder.parameters()),
         "server_parameters": sum(each.numel() for each in head.parameters()),
     }
-
-
-@torch.no_grad()
-def counted(network: nn.Module, x: Tensor) -> tuple[Tensor, int]:
-    """What a network in evaluation mode gives for x, and the multiply-adds that it took."""
-    training = network.training
-    network.eval()
-    try:
-        with FlopCounterMode(display=False) as counter:
-            z: Tensor = network(x)
-    finally:
-        network.train(training)
-    return z, counter.get_total_flops() // 2  # a multiplication and an addition are two
 
 
 def server_gain(

@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sweetspot.lightning_modules.networks.splitting import Place
 from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
 from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.leak import is_leak, leak_of, with_leaks
@@ -310,6 +311,25 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
         f"{row['rank']['mean']:.1f}" if "rank" in row else "",
         f"{row['seconds']:.0f} s" if "seconds" in row else "",
     ]
+
+
+def cuts_table(network: str, places: Sequence[Place], blocks: Sequence[str]) -> None:
+    """Print where a network can be cut, a row a place, within 80 columns; a long name has a line of its own.
+
+    Args:
+        network: its name.
+        places: in the order that the network runs.
+        blocks: the last layer of each block, which a number means, too.
+    """
+    print(f"where {network} can be cut, what is sent,\nand the client's share of multiply-adds and parameters")
+    print(f"{'--cut':<40}{'z':>16}{'mult-adds':>12}{'parameters':>12}")
+    for place in places:
+        number = f" or {blocks.index(place.name) + 1}" if place.name in blocks else ""
+        name, shape = place.name + number, "×".join(map(str, place.shape))
+        if len(name) >= 40:
+            print(name)
+            name = ""
+        print(f"{name:<40}{shape:>16}{100 * place.macs:>10.1f} %{100 * place.parameters:>10.1f} %")
 
 
 def headline(results: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from torch import nn
 
 from sweetspot.errors import UserError, first_line
 from sweetspot.files import DamagedFileError, read_tensors, save_tensors
+from sweetspot.lightning_modules.networks.foreign import is_code
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.registry import is_loaded, is_users_own
 from sweetspot.runs.folder import Run
@@ -80,8 +81,12 @@ def check_code(path: Path, made_with: dict[str, Any]) -> None:
     """Refuse a checkpoint that names code which the user has not named: a checkpoint is data, and runs nothing."""
     releases = made_with.get("release") or []
     named = [made_with.get("defence"), *(each.get("name") for each in releases if isinstance(each, dict))]
-    for name in named:
-        if isinstance(name, str) and is_users_own(name) and not is_loaded(name):
+    code = [name for name in named if isinstance(name, str) and is_users_own(name)]
+    network = made_with.get("network")
+    if isinstance(network, str) and is_code(network):
+        code.append(network)
+    for name in code:
+        if not is_loaded(name):
             file = name.partition(":")[0]
             raise UserError(f"checkpoint {path} needs the code in {file}; if you trust it: evaluate.py … --code {file}")
 

@@ -44,7 +44,7 @@ SURE = 0.7  # how near a flag must be to be offered: there are many
 # under which heading of --help a flag of a run stands; one that is not named here is of an attack
 HEADINGS: dict[str, tuple[str, ...]] = {
     "data": ("dataset", "data_root", "augment", "limit_train", "limit_test", "validation_fraction"),
-    "network": ("network", "cut", "head"),
+    "network": ("network", "cut", "head", "weights", "standardise"),
     "defence": ("lam", "defence", "bottleneck", "release"),
     "training": ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay", "milestones", "seed"),
     "attacks": (),

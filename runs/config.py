@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -20,6 +21,7 @@ from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part, Pena
 from sweetspot.lightning_modules.defences.bottlenecks import parsed
 from sweetspot.lightning_modules.defences.releases import Gaussian, Noise
 from sweetspot.lightning_modules.networks import NETWORKS
+from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign
 from sweetspot.options import options_of
 from sweetspot.registry import is_users_own
 
@@ -57,7 +59,7 @@ DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
-CAME_LATER |= {"augment": []}
+CAME_LATER |= {"augment": [], "weights": None, "standardise": []}
 ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
@@ -213,11 +215,17 @@ class TrainConfig(AttackConfig):
         dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
             embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
             .txt, .tsv or .jsonl file, or a folder of them.
-        network: the split network: lenet, vgg16, vgg16-bn or mlp; or a language model: gpt2-tiny (from scratch), gpt2,
-            smollm2, any causal LM on the hub or in a folder of the hub's layout.
-        cut: where the network is cut: after this block (a number), or after the layer of this name; of a language
-            model also last (all blocks, before the final norm) and final (after it).
+        network: the split network: lenet, vgg16, vgg16-bn or mlp; torchvision:NAME, timm:NAME, or your own as
+            path/to/file.py:function or package.module:function, which returns an nn.Module; or a language model:
+            gpt2-tiny (from scratch), gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout.
+        cut: where the network is cut: after this block (a number), or after the layer or submodule of this name; ?
+            lists the places there are; of a language model also last (all blocks, before the final norm) and final
+            (after it).
         head: the server's part of mlp: default, deeper or wider.
+        weights: a file of weights that the whole network begins with, .safetensors, or .pt and .pth without code.
+        standardise: what the client does to images first: data (their own mean and standard deviation by channel),
+            none, or a mean and a standard deviation, as in 0.485,0.456,0.406 0.229,0.224,0.225 or 0.5 0.5. Not given:
+            data, or none beside --weights.
         epochs: passes over the training set.
         batch_size: examples in one step, over all devices together; every batch is class-balanced. MixCon pairs all
             of them where it is a multiple of the number of classes.
@@ -250,6 +258,8 @@ class TrainConfig(AttackConfig):
     network: str = "lenet"
     cut: int | str = 2
     head: str = "default"
+    weights: str | None = None
+    standardise: list[str] = field(default_factory=list)
     epochs: int = 20
     batch_size: int = 20  # a multiple of ten classes: MixCon's pairs leave none of the batch out
     lr: float = 0.01
@@ -391,6 +401,7 @@ class TrainConfig(AttackConfig):
         limit = self.trainer.get("max_time")
         if isinstance(limit, str | int | float) and not re.fullmatch(r"\d+(:\d\d?){3}", str(limit)):
             raise UserError(f"--trainer.max_time must be days:hours:minutes:seconds, as in 00:01:30:00; got {limit}")
+        standardising(self.standardise)
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"--optimiser must be sgd or adam; got {self.optimiser}")
         chain = [name for each in self.release for name in chained(each)]
@@ -406,7 +417,7 @@ class TrainConfig(AttackConfig):
     def is_language(self) -> bool:
         """Whether the network is a language model, and the data a text: gpt2 and its kin, a folder, or owner/name."""
         named = self.network.startswith(LANGUAGE_MODELS) or "/" in self.network or Path(self.network).is_dir()
-        return self.network not in NETWORKS and named
+        return self.network not in NETWORKS and named and not is_foreign(self.network)
 
     def defence_options(self) -> dict[str, Any]:
         """The options of the penalty, with their defaults."""
@@ -449,6 +460,8 @@ class TrainConfig(AttackConfig):
             if chosen[name] == default:
                 del chosen[name]
         del chosen["options"]
+        if self.weights is not None:
+            chosen["weights"] = digest_of(self.weights)
         if self.release:
             chosen["release"] = self.release_record()
         options = self.defence_options()
@@ -466,7 +479,7 @@ class TrainConfig(AttackConfig):
     def run_name(self, data_name: str, data_source: str) -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
         identity = json.dumps(self.identity(data_name, data_source), sort_keys=True, default=str)
-        parts = [data_name, Path(self.network).name, *self.defence_in_name()]  # a model's folder by its name
+        parts = [data_name, short_network(self.network), *self.defence_in_name()]
         return "-".join([*parts, f"s{self.seed}", hashlib.sha256(identity.encode()).hexdigest()[:8]])
 
     def defence_in_name(self) -> list[str]:
@@ -489,6 +502,57 @@ class TrainConfig(AttackConfig):
     def is_vanilla(self) -> bool:
         """Whether nothing defends it."""
         return self.defence == "none" and self.bottleneck is None and not self.release
+
+
+def standardising(texts: list[str]) -> tuple[list[float], list[float]] | None:
+    """The mean and the standard deviation that `--standardise` gives, by channel or one for all; None: it gives none.
+
+    Example:
+        >>> standardising(["0.5", "0.2,0.3,0.4"]), standardising(["none"])
+        (([0.5], [0.2, 0.3, 0.4]), None)
+    """
+    if texts in ([], ["data"], ["none"]):
+        return None
+    try:
+        mean, std = ([float(number) for number in text.split(",")] for text in texts)
+    except ValueError:
+        mean, std = [], []
+    if not mean or not all(map(math.isfinite, [*mean, *std])) or min(std) <= 0 or len({1, len(mean), len(std)}) > 2:
+        raise UserError(
+            f"--standardise must be data, none, or a mean and a positive standard deviation, one number each or one a "
+            f"channel joined by commas; got {' '.join(texts)}"
+        )
+    return mean, std
+
+
+def digest_of(file: str) -> str:
+    """The SHA-256 of a file: it is known by its content, wherever it lies."""
+    try:
+        state = os.stat(file)
+        return digest_at(file, state.st_mtime_ns, state.st_size)
+    except OSError as error:
+        raise UserError(f"--weights {file} cannot be read ({error.strerror})") from error
+
+
+@functools.lru_cache(maxsize=64)
+def digest_at(file: str, _changed: int, _size: int) -> str:
+    """The same, read once as long as the file stays as it is."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def short_network(name: str) -> str:
+    """A network in the name of a folder: a model's folder by its name, one that is not ours without its source.
+
+    Example:
+        >>> short_network("torchvision:resnet18"), short_network("nets/my_model.py:build"), short_network("lenet")
+        ('resnet18', 'my_model.build', 'lenet')
+    """
+    if not is_foreign(name):
+        return Path(name).name
+    source, _, wanted = name.partition(":")
+    parts = [Path(source).name.removesuffix(".py").rpartition(".")[2], wanted] if is_code(name) else [wanted]
+    return re.sub(r"[^\w.-]", "-", ".".join(parts))
 
 
 def chained(text: str) -> list[str]:

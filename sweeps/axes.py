@@ -18,7 +18,7 @@ from sweetspot.runs.config import TrainConfig
 DIGITS = 3  # significant ones of a value within a range: names stay readable
 RANGE = re.compile(r"(.+?)\.\.(.+)")
 NUMBER = r"[+-]?[\d.]*\d(?:e[+-]?\d+)?"  # as it looks; whether it is one is asked later
-NOT_SEVERAL = ("milestones", "options")  # a list itself, and what is taken apart
+NOT_SEVERAL = ("milestones", "standardise", "options")  # lists themselves, and what is taken apart
 # fields that take several values: all that define a run
 FIELDS = tuple(
     each.name

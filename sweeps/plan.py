@@ -14,6 +14,7 @@ from sweetspot.datamodules import load
 from sweetspot.datamodules.text import load_text
 from sweetspot.errors import UserError
 from sweetspot.evaluations.dispatch import attacked_already
+from sweetspot.lightning_modules.networks.foreign import is_foreign
 from sweetspot.reports.gathering import read_whole
 from sweetspot.reports.tables import describe_defence
 from sweetspot.runs.config import FLAG_NAMES, TrainConfig
@@ -107,7 +108,7 @@ def kind_of_data(config: TrainConfig) -> str:
 
 def size_of(config: TrainConfig) -> float:
     """About how many bytes a run leaves: its checkpoint holds the weights and what the optimiser keeps of them."""
-    if config.network.startswith("vgg"):
+    if config.network.startswith("vgg") or is_foreign(config.network):
         return 3e8
     if config.is_language:
         return 5e7 if config.network == "gpt2-tiny" else 2e9

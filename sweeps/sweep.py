@@ -155,6 +155,8 @@ def sweep(config: SweepConfig, plan: Plan, make: Make) -> Outcome:
 def check_cells(config: SweepConfig, configs: Sequence[TrainConfig]) -> None:
     """Refuse, before anything begins, what would fail in every cell or mean nothing in a grid."""
     common = configs[0]
+    if any(each.cut == "?" for each in configs):
+        raise UserError("--cut ? lists the places where one network can be cut: ask train.py")
     networks = {each.network: each for each in configs}
     for name, each in networks.items():
         if each.attacks != ["none"]:

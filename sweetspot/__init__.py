@@ -15,6 +15,7 @@ from sweetspot import openmp as openmp  # before anything that loads torch, whic
 if TYPE_CHECKING:
     from sweetspot.attacks.threat_model import Attack, AttackerData, Reconstruction, Victim
     from sweetspot.lightning_modules.defences import Penalty, Release
+    from sweetspot.lightning_modules.networks.splitting import split
     from sweetspot.options import option
 
 PUBLIC = {
@@ -25,8 +26,9 @@ PUBLIC = {
     "Release": "sweetspot.lightning_modules.defences",
     "Victim": "sweetspot.attacks.threat_model",
     "option": "sweetspot.options",
+    "split": "sweetspot.lightning_modules.networks.splitting",
 }
-__all__ = ["Attack", "AttackerData", "Penalty", "Reconstruction", "Release", "Victim", "option"]
+__all__ = ["Attack", "AttackerData", "Penalty", "Reconstruction", "Release", "Victim", "option", "split"]
 
 
 def __getattr__(name: str) -> Any:

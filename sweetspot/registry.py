@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from sweetspot.errors import UserError, first_line, nearest
 
 T = TypeVar("T")
+NAMED: set[str] = set()  # modules of packages that the user has named as code
 
 
 class Registry(Generic[T]):
@@ -80,8 +83,25 @@ def module_name(path: str) -> str:
 
 
 def is_loaded(name: str) -> bool:
-    """Whether the user has named the file of `path/to/file.py:Class` as code in this process."""
-    return module_name(name.partition(":")[0]) in sys.modules
+    """Whether the user has named the file of `path/to/file.py:Class`, or a module, as code in this process."""
+    place = name.partition(":")[0]
+    return module_name(place) in sys.modules if place.endswith(".py") else place in NAMED
+
+
+def load_code(name: str) -> ModuleType:
+    """The module that the user names as code, `path/to/file.py` or `package.module`, also one below this folder."""
+    if name.endswith(".py"):
+        return load_file(name)
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        raise UserError(f"{name} cannot be imported ({type(error).__name__}: {first_line(error)})") from error
+    finally:
+        sys.path.remove(here)
+    NAMED.add(name)
+    return module
 
 
 def load_file(path: str) -> ModuleType:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +70,7 @@ class SplitNetwork(nn.Module):
         self.cut_layer = find_cut(architecture, cut)
         after = names.index(self.cut_layer) + 1
         self.encoder = nn.Sequential()
-        self.head = nn.Sequential()
+        self.head: nn.Module = nn.Sequential()
         if pixels is not None:
             self.encoder.add_module("standardise", Standardise(**pixels))
         for position, (name, layer) in enumerate(architecture.layers.items()):
@@ -112,24 +114,39 @@ def build_network(
     cut: int | str = 2,
     head: str = "default",
     pixels: dict[str, list[float]] | None = None,
+    weights: Path | None = None,
 ) -> SplitNetwork:
-    """A freshly initialised split network for inputs of `shape` (without the batch dimension).
+    """A split network for inputs of `shape` (without the batch dimension), freshly initialised or with weights.
 
     Example:
         >>> network = build_network("lenet", (1, 28, 28), classes=10, cut=2)
         >>> network.cut_layer
         'pool2'
     """
+    from sweetspot.lightning_modules.networks import foreign
+
+    if foreign.is_foreign(name):
+        return foreign.build_foreign(name, tuple(shape), classes, cut, head, pixels, weights)
+    architecture = built(name, shape, classes, head)
+    if weights is not None:
+        foreign.load_weights(nn.Sequential(OrderedDict(architecture.layers)), weights)
+    return SplitNetwork(architecture, cut, pixels)
+
+
+def built(name: str, shape: tuple[int, ...], classes: int, head: str = "default") -> Architecture:
+    """The layers of a network of ours; where it does not take the shape, those that do are named."""
     if name not in NETWORKS:
         hint = meant(name, NETWORKS, cutoff=0.4)
-        raise UserError(f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}")
+        raise UserError(
+            f"network must be one of {', '.join(sorted(NETWORKS))}, torchvision:NAME, timm:NAME or "
+            f"path/to/file.py:function; got {name}{hint}"
+        )
     try:
-        architecture = NETWORKS[name](tuple(shape), classes, head)
+        return NETWORKS[name](tuple(shape), classes, head)
     except ShapeError as error:
         others = [other for other in sorted(NETWORKS) if other != name and takes(other, tuple(shape), classes)]
         way_out = f"Try --network {' or '.join(others)}" if others else "No other network takes them; resize the data"
         raise UserError(f"{error}. {way_out}") from error
-    return SplitNetwork(architecture, cut, pixels)
 
 
 def takes(name: str, shape: tuple[int, ...], classes: int) -> bool:

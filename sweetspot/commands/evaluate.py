@@ -16,7 +16,7 @@ from sweetspot.attacks import ATTACKS
 from sweetspot.errors import UserError
 from sweetspot.evaluations.chosen import check_asked
 from sweetspot.evaluations.dispatch import check_attacks_fit, evaluate, found_done, is_text
-from sweetspot.registry import load_file
+from sweetspot.registry import load_code
 from sweetspot.reports.gathering import Gathered, is_run, walk
 from sweetspot.reports.tables import attacks_table
 from sweetspot.reports.text_figures import frontier_figure
@@ -89,7 +89,7 @@ def evaluate_parser(argv: list[str] | None) -> ScriptParser:
     data.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
     add_attacks(parser)
     add_options(parser, argv, {"attacks": ATTACKS})
-    own = "files of your own with the runs' defences"
+    own = "files (or modules) of your own with the runs' defences and networks"
     parser.heading("run").add_argument("--code", nargs="+", type=str, default=[], help=own)
     return parser
 
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         paths = parsed.pop("runs")
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
         for file in parsed.pop("code"):
-            load_file(file)
+            load_code(file)
         given = {name: parsed.pop(name) for name in parser.attack_options}
         options = {name: value for name, value in given.items() if value is not None}
         config = AttackConfig(**parsed, attack_options=options)

@@ -34,16 +34,20 @@ from sweetspot.errors import UserError, first_line
 from sweetspot.evaluations.dispatch import check_attacks_fit, evaluate
 from sweetspot.lightning_modules.callbacks import TrainingProgress
 from sweetspot.lightning_modules.causal_lm import load_language_model
+from sweetspot.lightning_modules.networks import build_network
+from sweetspot.lightning_modules.networks.foreign import is_foreign, load_model
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.networks.split import built
+from sweetspot.lightning_modules.networks.splitting import possible_cuts
 from sweetspot.lightning_modules.separability import separability
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.utility import measure_utility, representations_of_tests
 from sweetspot.progress import duration
 from sweetspot.reports.figures import representations_figure, training_curve
-from sweetspot.reports.tables import attacks_table, describe_defence, in_short, results_table
+from sweetspot.reports.tables import attacks_table, cuts_table, describe_defence, in_short, results_table
 from sweetspot.runs.checkpoints import SafeCheckpointIO, check_resumable, resuming
 from sweetspot.runs.command_line import files_first, parse_train, run_command, train_parser
-from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig
+from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig, digest_of, standardising
 from sweetspot.runs.environment import environment, leave_new_memory_alone, pick_device
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import matching_vanilla
@@ -56,6 +60,8 @@ EXAMPLES = """\
   python train.py --config configs/cifar10_vgg16.yaml --lambda 1 --beta 1e-8 --trainer.devices 4
   python train.py --config configs/synthetic.yaml --lambda 0.1 --beta 0.01
   python train.py --dataset my_images.npz --network lenet --cut conv1
+  python train.py --dataset my_images.npz --network torchvision:resnet18 --cut layer1
+  python train.py --dataset my_images.npz --network my_model.py:build --cut ?   where it can be cut
   python train.py --config configs/gpt2_tiny.yaml --lambda 0.1 --beta 1e-4   a small GPT-2, cut after its 2nd block
   python train.py --config configs/gpt2.yaml --network DIR --cut last        GPT-2 of a folder, cut after its last block
   python train.py --lambda 1 --attacks none                     train only; evaluate.py attacks the run later
@@ -153,13 +159,14 @@ def build_module(
 ) -> SplitModule:
     """The network and its defence as the config asks, freshly initialised from the seed."""
     lightning.seed_everything(config.seed, verbose=False)
-    return SplitModule(
+    pixels = standardised(config, datamodule)
+    module = SplitModule(
         network=config.network,
         shape=list(datamodule.shape),
         classes=datamodule.classes,
         cut=config.cut,
         head=config.head,
-        pixels=datamodule.pixels(),
+        pixels=pixels,
         optimiser=config.optimiser,
         language=language,
         defence=config.penalty.name,
@@ -175,6 +182,38 @@ def build_module(
         seed=config.seed,
         augment=config.augment,
     )
+    if config.weights is not None:
+        fields = (tuple(datamodule.shape), datamodule.classes, config.cut, config.head, pixels)
+        given = build_network(config.network, *fields, weights=Path(config.weights))
+        module.network.load_state_dict(given.state_dict())
+    return module
+
+
+def standardised(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, list[float]] | None:
+    """Mean and standard deviation that the client scales images by; None for none, and for what is no image."""
+    own = datamodule.pixels()
+    given = standardising(config.standardise)
+    if given is None:
+        return None if config.standardise == ["none"] or (config.weights and not config.standardise) else own
+    if own is None:
+        raise UserError(f"--standardise scales images, and {datamodule.arrays.name} has none")
+    channels = datamodule.shape[0]
+    if any(len(each) not in (1, channels) for each in given):
+        raise UserError(
+            f"--standardise must have one number, or one for each of {channels} channels; "
+            f"got {' '.join(config.standardise)}"
+        )
+    mean, std = (each * channels if len(each) == 1 else each for each in given)
+    return {"mean": mean, "std": std}
+
+
+def say_where_to_cut(config: TrainConfig) -> None:
+    """The places where the network can be cut, for the data that it is to have."""
+    arrays = load(config.dataset, config.root, config.seed)
+    shape = tuple(arrays.x_train.shape[1:])
+    model = load_model(config.network, shape, arrays.classes)
+    blocks = [] if is_foreign(config.network) else built(config.network, shape, arrays.classes, config.head).blocks
+    cuts_table(config.network, possible_cuts(model, shape), blocks)
 
 
 def fit(
@@ -205,7 +244,8 @@ def fit(
     results: dict[str, Any] = {
         "name": run.name,
         "data": datamodule.record(),
-        "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head},
+        "model": {"name": config.network, "cut": module.network.cut_layer, "head": config.head}
+        | ({} if config.weights is None else {"weights": digest_of(config.weights)}),
         "defence": config.defence_record(),
         "utility": {"accuracy": after.accuracy}
         | ({"perplexity": after.perplexity} if after.perplexity is not None else {}),
@@ -313,7 +353,7 @@ def build_trainer(config: TrainConfig, run: Run, watchers: Sequence[Callback] = 
 def say_what_runs(
     config: TrainConfig, datamodule: TensorDataModule, module: SplitModule, run: Run, epochs_done: int, devices: int
 ) -> None:
-    """Three lines before the bar: the data, the model, the folder."""
+    """A few lines before the bar: the data, the model, its weights, the folder."""
     data = datamodule.record()
     print(
         f"data     {data['name']}: {data['train']:,} train, {data['validation']:,} validation, {data['test']:,} test "
@@ -322,6 +362,9 @@ def say_what_runs(
     print(
         f"model    {config.network} cut after {module.network.cut_layer}, {describe_defence(config.defence_record())}"
     )
+    if config.weights is not None:
+        how = "" if config.standardise else "; images go in as they are: --standardise data, or MEAN STD, scales them"
+        print(f"weights  {config.weights}, sha256 {digest_of(config.weights)[:12]}{how}")
     print(f"run      {run.folder}", flush=True)
     share = -(-config.batch_size // devices)
     if module.penalised and (idle := module.defence.penalty.left_out(datamodule.classes, share)):
@@ -377,6 +420,9 @@ def main(argv: list[str] | None = None) -> int:
         parser = train_parser("train.py", description, EXAMPLES, argv, ATTACKS)
         config = parse_train(parser, argv)
         check_weight(parser, argv, config)
+        if config.cut == "?" and not config.is_language:
+            say_where_to_cut(config)
+            return
         results = train(config)
         if results:
             results_table([results])

@@ -227,9 +227,10 @@ def test_a_leak_changes_gradients_and_nothing_else() -> None:
             assert torch.equal(encoder(x), expected)
 
 
-@pytest.mark.parametrize(
-    "relu", [nn.ReLU(), nn.ReLU(inplace=True), torch.relu, nn.functional.relu, Tensor.relu], ids=str
-)
+IN_PLACE = [nn.ReLU(inplace=True), torch.relu_, Tensor.relu_, lambda x: nn.functional.relu(input=x, inplace=True)]
+
+
+@pytest.mark.parametrize("relu", [nn.ReLU(), torch.relu, nn.functional.relu, Tensor.relu, *IN_PLACE], ids=str)
 def test_a_leak_is_each_inputs_own_however_a_relu_is_called(relu: Any) -> None:
     leak, x = Leak(), torch.tensor([[-1.0, 2.0], [-1.0, 2.0]], requires_grad=True)
     leak.slopes = torch.tensor([0.0, 0.3])
@@ -237,6 +238,24 @@ def test_a_leak_is_each_inputs_own_however_a_relu_is_called(relu: Any) -> None:
         relu(1 * x).sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0], [0.3, 1.0]]))
+
+
+@pytest.mark.parametrize("relu", IN_PLACE, ids=str)
+def test_a_leak_in_place_leaves_behind_what_the_relu_does(relu: Any) -> None:
+    leak, x = Leak(), torch.tensor([[-1.0, 2.0], [-3.0, -2.0]], requires_grad=True)
+    leak.slopes = torch.tensor([0.0, 0.3])
+    for part in (lambda y: y, lambda y: y[:, :1]):  # a tensor, and a view of one
+        y = 1 * x
+        expected = y.detach().clone()
+        relu(part(expected))
+        with leak:
+            relu(part(y))  # nobody takes what comes back
+        assert torch.equal(y, expected)
+        (gradient,) = torch.autograd.grad(y[1, 0], x)
+        assert gradient[1, 0] == pytest.approx(0.3), "through a unit that is shut"
+        with leak, torch.no_grad():
+            relu(part(again := 1 * x))
+        assert torch.equal(again, expected)
 
 
 def test_a_leak_follows_inputs_whose_tokens_are_folded_into_the_batch() -> None:
