@@ -93,7 +93,8 @@ def from_timm(name: str, wanted: str, shape: tuple[int, ...], classes: int | Non
 
 def from_code(name: str, wanted: str, shape: tuple[int, ...], classes: int | None) -> nn.Module:
     """A model that a user's own function makes, or class, in a file or a package."""
-    module = load_code(name.partition(":")[0])
+    with torch.random.fork_rng():  # a file is run once, and what it draws must not change the weights of that time
+        module = load_code(name.partition(":")[0])
     factory = getattr(module, wanted, None)
     if not callable(factory) or isinstance(factory, nn.Module):
         functions = [each for each, value in vars(module).items() if callable(value)]
@@ -211,6 +212,16 @@ def examples(shape: tuple[int, ...]) -> Tensor:
     return torch.rand(BATCHES[0], *shape, generator=torch.Generator().manual_seed(0))
 
 
+class Contiguous(nn.Module):
+    """Inputs in the order that a model expects in memory, as `x.view(len(x), -1)` does; data may come in another.
+
+    Of images with one channel both orders are contiguous, and only strides tell convolutions which one is meant.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1).view(x.shape)
+
+
 class ForeignNetwork(SplitNetwork):
     """A model that is cut at the output of one of its submodules; `encoder.model` is the client's part of it.
 
@@ -230,4 +241,5 @@ class ForeignNetwork(SplitNetwork):
         self.encoder = nn.Sequential()
         if pixels is not None:
             self.encoder.add_module("standardise", Standardise(**pixels))
+        self.encoder.add_module("contiguous", Contiguous())
         self.encoder.add_module("model", client)
