@@ -13,6 +13,7 @@ from sweetspot.attacks import Victim
 from sweetspot.attacks.queries import asked_often
 from sweetspot.attacks.threat_model import device_of
 from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.mapped import part_of
 from sweetspot.datamodules.tensors import scaled
 from sweetspot.evaluations.case import Case
 from sweetspot.evaluations.conditions import KINDS, is_random
@@ -170,7 +171,7 @@ def add_cost(results: dict[str, Any], victim: Victim, datamodule: TensorDataModu
     count = min(len(datamodule.train[1]), MOST_TRAINED_ON)
     chosen = torch.linspace(0, len(datamodule.train[1]) - 1, count).long()
     with draws_from(seed, device):
-        z_train = encoded(victim.released, datamodule.train[0][chosen], device)
+        z_train = encoded(victim.released, part_of(datamodule.train[0], chosen), device)
         z_test = encoded(victim.released, datamodule.test[0], device)
     gain = server_gain(
         results["utility"]["accuracy"],
