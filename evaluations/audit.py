@@ -131,7 +131,8 @@ class Subject:
         model: what to call the network.
         cut: where it is cut, in words.
         weights: what to call its weights; empty: by their fingerprint alone.
-        made_with: whatever else defines it, as the command line has it.
+        code: what tells the code that makes it from other code, where weights and layers do not.
+        asked: how it was asked for, for the record.
     """
 
     encoder: nn.Module
@@ -141,7 +142,8 @@ class Subject:
     model: str = "model"
     cut: str = "encoder"
     weights: str = ""
-    made_with: Mapping[str, Any] = field(default_factory=dict)
+    code: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     def victim(self) -> Victim:
         """What an attacker may see of it."""
@@ -161,12 +163,12 @@ class Subject:
 
     def name(self, seed: int) -> str:
         """A readable prefix and a hash of everything that defines the audit: `audit-cifar10-resnet18-layer1-…`."""
-        arrays = self.data.arrays
+        arrays, record = self.data.arrays, self.data.record()
         content = arrays.source.partition("sha256 ")[2] or arrays.name
         releases = [short(each["name"]) for each in release_record(self.release)]
         identity = [
             self.model, self.cut, self.fingerprint(), fingerprint(self.release), release_record(self.release),
-            content, self.data.record(), dict(self.made_with), seed,
+            content, [record[name] for name in ("train", "test", "shape", "classes")], self.code, seed,
         ]  # fmt: skip
         text = json.dumps(identity, sort_keys=True, default=str)
         parts = ["audit", arrays.name, re.split(r"[:/]", self.model)[-1], self.cut, *releases, f"s{seed}"]
@@ -265,7 +267,9 @@ def audited(subject: Subject, config: AttackConfig, out: Path | None) -> Audit:
             results["attacks"] = up_to_date(results)
             if not run.finished:
                 store.write(results)
-            if not (is_attacked(results, config, store) and is_scored(results, config, store)):
+            if is_attacked(results, config, store) and is_scored(results, config, store):
+                print(f"already done: {run.folder}", flush=True)
+            else:
                 attack_victim(subject.victim(), subject.data, config, store, results)
             return gathered(subject, store, results, run.folder)
 
@@ -314,7 +318,7 @@ def begun(subject: Subject, name: str, seed: int, device: torch.device) -> dict[
             "shared_inputs": shared_inputs(data),
             "weights": subject.fingerprint(),
         },
-        "config": {"seed": seed, "network": subject.model, "cut": subject.cut, **subject.made_with},
+        "config": {"seed": seed, "network": subject.model, "cut": subject.cut, **subject.asked},
         "environment": environment(device, seed, time.perf_counter() - began),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,24 @@ from torch import Tensor, nn
 
 import sweetspot
 import sweetspot.evaluations.images as images
+from sweetspot.__main__ import main
 from sweetspot.attacks import Victim
 from sweetspot.attacks.descent import Descent
+from sweetspot.commands.evaluate import main as evaluate_main
 from sweetspot.commands.train import train
+from sweetspot.datamodules.npz import npz as npz_arrays
 from sweetspot.datamodules.tensors import TensorDataModule
 from sweetspot.errors import UserError
 from sweetspot.evaluations.audit import Audit, attack
 from sweetspot.evaluations.dispatch import evaluate
 from sweetspot.lightning_modules.defences.releases import Gaussian
+from sweetspot.lightning_modules.networks.split import Standardise
+from sweetspot.registry import load_file
 from sweetspot.reports.page import write_report
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from tests.conftest import refused_by
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
@@ -301,3 +308,138 @@ def test_after_ctrl_c_an_audit_in_memory_holds_what_was_finished(monkeypatch: py
     assert "whitebox/paper" in audit.results["attacks"]
     assert "decoder/adaptive" not in audit.results["attacks"]
     assert "whitebox/paper" in repr(audit)
+
+
+# ---------------------------------------------------------------------- the command
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 4, 5, stride=4), nn.ReLU())
+        self.wide = nn.Linear(4 * 6 * 6, 8)
+        self.out = nn.Linear(8, classes)
+
+    def forward(self, x):
+        h = self.stem(x)
+        h = torch.flatten(h, 1)
+        return self.out(torch.relu(self.wide(h)))
+
+
+def build(classes):
+    return Model(classes)
+"""
+
+
+@pytest.fixture
+def given(tmp_path: Path, npz: Callable[..., Path]) -> list[str]:
+    """A command line about a model of a user's own, with its weights, on small images."""
+    file = tmp_path / "my_model.py"
+    file.write_text(MODEL)
+    torch.manual_seed(0)
+    torch.save(load_file(str(file)).build(3).state_dict(), tmp_path / "w.pt")
+    paths = ["--weights", str(tmp_path / "w.pt"), "--data", str(npz()), "--out", str(tmp_path / "runs")]
+    return [f"{file}:build", *paths, "--samples", "6", "--budget", "fast", "--device", "cpu"]
+
+
+def test_the_command_audits_a_model_of_ones_own_and_finds_it_again(
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = [*given, "--cut", "stem", "--attacks", "whitebox/paper", "decoder"]
+    assert main(["attack", *argv]) == 0
+    said = capsys.readouterr().out
+    (folder,) = (tmp_path / "runs").glob("audit-images-build-stem-s0-*")
+    assert f"audit  {folder}" in said
+    results = Run(folder).read_results()
+    assert list(results["attacks"]) == ["prototype", "label", "whitebox/paper", "decoder/adaptive", "gallery"]
+    assert results["model"] == {"name": argv[0], "cut": "stem", "head": "default"}
+    assert results["cost"]["client_parameters"] == 4 * 25 + 4
+    assert all((folder / name).is_file() for name in ("recovered.png", "originals.npz", "audit.html"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Descent, "run", None)
+        before = (folder / "results.json").read_bytes()
+        assert main(["attack", *argv, "--page", str(tmp_path / "mine.html")]) == 0
+    assert "already done" in capsys.readouterr().out
+    assert (folder / "results.json").read_bytes() == before
+    assert "w.pt" in (tmp_path / "mine.html").read_text("utf-8")
+    refused_by(evaluate_main, capsys, "is an audit, and no run", str(folder))
+    assert main(["report", str(tmp_path / "runs")]) == 0
+    assert "Audit: as given" in capsys.readouterr().out
+
+
+def test_the_command_gives_what_the_call_gives(given: list[str], tmp_path: Path) -> None:
+    file = given[0].partition(":")[0]
+    argv = [*given, "--cut", "stem", "--attacks", "whitebox/paper", "--normalise", "0.1", "0.2", "--draws", "2"]
+    assert main(["attack", *argv, "--release", "gaussian", "--sigma", "0.5"]) == 0
+    (folder,) = (tmp_path / "runs").glob("audit-*")
+    model = load_file(file).build(3)
+    model.load_state_dict(torch.load(tmp_path / "w.pt"))
+    data = npz_arrays(tmp_path / "images.npz")
+    encoder = nn.Sequential(Standardise([0.1], [0.2]), model.stem)
+    head = nn.Sequential(nn.Flatten(), model.wide, nn.ReLU(), model.out)
+    expected = attack(
+        encoder, head, (data.x_test, data.y_test), (data.x_train, data.y_train), Gaussian(sigma=0.5, unit="raw"),
+        "whitebox/paper", draws=2, **FEW,
+    ).results  # fmt: skip
+    found = Run(folder).read_results()
+    assert found["utility"] == expected["utility"]
+    for key in ("prototype", "label", "whitebox/paper", "gallery"):
+        assert found["attacks"][key]["scores"] == expected["attacks"][key]["scores"], key
+    assert found["certificate"] == expected["certificate"]
+
+
+def test_audits_of_several_cuts_weights_and_networks_of_ours_are_cells_of_one_page(
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for cut in ("stem", "wide"):
+        assert main(["attack", *given, "--cut", cut, "--attacks", "whitebox/paper"]) == 0
+    model = load_file(given[0].partition(":")[0]).build(3)
+    torch.save(model.state_dict(), tmp_path / "other.pt")
+    other = [str(tmp_path / "other.pt") if each.endswith("w.pt") else each for each in given]
+    assert main(["attack", *other, "--cut", "stem", "--attacks", "whitebox/paper"]) == 0
+    ours = ["lenet", *given[3:], "--cut", "2", "--attacks", "whitebox/paper"]
+    assert main(["attack", *ours]) == 0
+    report = write_report([tmp_path / "runs"], tmp_path / "all.html")
+    assert not report.gathered.skipped
+    assert sorted(len(setting.cells) for setting in report.settings) == [1, 3]
+    html = (tmp_path / "all.html").read_text("utf-8")
+    assert "other.pt" in html
+    assert "cut wide" in html
+    assert (tmp_path / "all.csv").read_text("utf-8").count("\n") == 5
+
+
+def test_a_killed_command_goes_on(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = [*given, "--cut", "stem", "--attacks", "whitebox/paper", "decoder"]
+    with monkeypatch.context() as patched:
+        where = "sweetspot.attacks.decoder.training.InverseModule.training_step"
+        patched.setattr(where, lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert main(["attack", *argv]) == 143
+    (folder,) = (tmp_path / "runs").glob("audit-*")
+    done = Run(folder).read_results()["attacks"]["whitebox/paper"]
+    assert main(["attack", *argv]) == 0
+    attacks = Run(folder).read_results()["attacks"]
+    assert attacks["whitebox/paper"] == done
+    assert "decoder/adaptive" in attacks
+
+
+def test_a_wrong_command_is_one_line(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(says: str, *argv: str) -> None:
+        refused_by(lambda words: main(["attack", *words]), capsys, says, *argv)
+
+    at = ["--cut", "stem"]
+    refused("--cut is needed", *given)
+    refused("stemm", *given, "--cut", "stemm")
+    refused("--normalise must be none, imagenet, data, or 1 means", *given, *at, "--normalise", "0.1")
+    refused("imagenet is for images of 3 channels; the data have 1", *given, *at, "--normalise", "imagenet")
+    refused("--sigma means nothing for none", *given, *at, "--sigma", "1")
+    refused("--page must end in .html", *given, *at, "--page", str(tmp_path / "page.txt"))
+    refused("--classes must be at least the 3 of the data", *given, *at, "--classes", "2")
+    refused("does not fit Model", *given, *at, "--classes", "5")
+    refused("there is no file", given[0], "--weights", "no.pt", *given[3:], *at)
+    refused("nothing to do", *given, *at, "--attacks", "none")
+    refused("there is no flag --wieghts (did you mean --weights?)", *given, *at, "--wieghts", "w.pt")
+    assert not (tmp_path / "runs").exists()
