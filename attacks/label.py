@@ -15,6 +15,7 @@ from sweetspot.attacks.decoder.attack import STEPS
 from sweetspot.attacks.decoder.networks import InverseNetwork
 from sweetspot.attacks.decoder.training import PEAK_LR, inverse_loss, random_batches
 from sweetspot.attacks.threat_model import ATTACKS, AttackerData, LabelOnly, Reconstruction, Victim, checked, device_of
+from sweetspot.datamodules.mapped import hash_into
 from sweetspot.errors import UserError
 from sweetspot.files import save_tensors
 from sweetspot.progress import steps_shown
@@ -77,7 +78,7 @@ class Label(LabelOnly):
         assert self.cache is not None
         made_with = hashlib.sha256(f"{FORMAT} {self.budget} {STEPS[self.budget]} {self.seed} {victim.classes}".encode())
         for tensor in (data.x, data.y):
-            made_with.update(tensor.contiguous().numpy().tobytes())
+            hash_into(made_with, tensor)
         return self.cache / f"label-{self.budget}-{self.seed}-{made_with.hexdigest()[:12]}.pt"
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:

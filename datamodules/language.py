@@ -70,6 +70,7 @@ class TextDataModule(TensorDataModule):
             (each[:, :-1].contiguous(), each[:, 1:].contiguous()) for each in (train, validation, test)
         )
         self.arrays = Arrays(corpus.name, corpus.source, *self.train, *self.test, tokenizer.size, self.validation)
+        self.arrays.identity = corpus.identity
         if batch_size > len(train):
             raise UserError(f"--batch-size must be at most the {len(train)} training blocks; got {batch_size}")
 

@@ -32,7 +32,8 @@ def npz(path: Path) -> Arrays:
     if int(y_test.max()) >= classes:
         raise UserError(f"{path}: y_test has the label {int(y_test.max())}, but y_train knows only 0 … {classes - 1}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Arrays(path.stem, f"{path.name}, sha256 {digest}", x_train, y_train, x_test, y_test, classes)
+    source = f"{path.name}, sha256 {digest}"
+    return Arrays(path.stem, source, x_train, y_train, x_test, y_test, classes, identity=digest)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

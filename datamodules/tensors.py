@@ -1,9 +1,9 @@
-"""TensorDataModule: a dataset that lives as one tensor, cut into class-balanced batches and scaled on the device."""
+"""TensorDataModule: a dataset as one tensor, in memory or on disk, in class-balanced batches scaled on the device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import lightning
@@ -11,20 +11,24 @@ import torch
 from torch import Tensor
 
 from sweetspot.datamodules.balanced import BalancedBatches, balanced_order
+from sweetspot.datamodules.mapped import MappedImages, part_of
 from sweetspot.errors import UserError
 
 SPLIT_SEED = 0  # which examples are held out, or kept by a limit, is the same for every run, whatever its own seed
 EVALUATION_BATCH = 1000
+PIXEL_SAMPLE = 20_000  # images on disk from which mean and standard deviation of their pixels are taken
 EVALUATION_BLOCKS = 32  # of text: every position has as many logits as there are tokens
 
 
 @dataclass
 class Arrays:
-    """A dataset in memory: images (N, C, H, W) as uint8 or as float in [0, 1], vectors (N, d) as float.
+    """A dataset: images (N, C, H, W) as uint8 or as float in [0, 1], vectors (N, d) as float.
 
     Args:
         name: what the run's record calls it.
         source: where it really came from.
+        identity: a hash of its content, by which it is known wherever it lies; empty where its name says what it is.
+        about: what its record says besides.
     """
 
     name: str
@@ -35,6 +39,8 @@ class Arrays:
     y_test: Tensor
     classes: int
     validation: tuple[Tensor, Tensor] | None = None  # where the data bring their own; else split off the training set
+    identity: str = ""
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 class Batches(Protocol):
@@ -89,12 +95,12 @@ class TensorDataModule(lightning.LightningDataModule):
             train = limited(arrays.y_train, limit_train, "--limit-train", arrays.classes)
         if arrays.validation is None and validation_fraction > 0:
             train, held_out = split_off(arrays.y_train, train, validation_fraction)
-        self.train = arrays.x_train[train], arrays.y_train[train]
-        self.validation = arrays.validation or (arrays.x_train[held_out], arrays.y_train[held_out])
+        self.train = part_of(arrays.x_train, train), arrays.y_train[train]
+        self.validation = arrays.validation or (part_of(arrays.x_train, held_out), arrays.y_train[held_out])
         test = torch.arange(len(arrays.y_test))
         if limit_test:
             test = limited(arrays.y_test, limit_test, "--limit-test", 2)
-        self.test = arrays.x_test[test], arrays.y_test[test]
+        self.test = part_of(arrays.x_test, test), arrays.y_test[test]
         if len(test) < 2:
             raise UserError(f"the test set must hold at least 2 examples; {arrays.name} has {len(test)}")
         if batch_size < 1:
@@ -115,10 +121,15 @@ class TensorDataModule(lightning.LightningDataModule):
         return limited(self.test[1], count, "--samples", 1)
 
     def pixels(self) -> dict[str, list[float]] | None:
-        """Mean and standard deviation of the training images by channel, in [0, 1]; None for vectors."""
+        """Mean and standard deviation of the training images by channel, in [0, 1]; None for vectors.
+
+        Of many images on disk a sample is read.
+        """
         x = self.train[0]
         if x.ndim != 4:
             return None
+        if isinstance(x, MappedImages) and len(x) > PIXEL_SAMPLE:
+            x = x.at(torch.linspace(0, len(x) - 1, PIXEL_SAMPLE).long())
         sums = torch.zeros(2, x.shape[1], dtype=torch.float64)
         for chunk in x.split(EVALUATION_BATCH):
             pixels = scaled(chunk).double()
@@ -145,11 +156,13 @@ class TensorDataModule(lightning.LightningDataModule):
         return {
             "name": self.arrays.name,
             "source": self.arrays.source,
+            "identity": self.arrays.identity or self.arrays.name,
             "train": len(self.train[1]),
             "validation": len(self.validation[1]),
             "test": len(self.test[1]),
             "shape": list(self.shape),
             "classes": self.classes,
+            **self.arrays.about,
         }
 
     def train_dataloader(self) -> TensorBatches:

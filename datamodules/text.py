@@ -49,6 +49,11 @@ class Corpus:
     source: str
     documents: list[str]
 
+    @property
+    def identity(self) -> str:
+        """The SHA-256 of its content, which its source ends with."""
+        return self.source.partition("sha256 ")[2]
+
     @cached_property
     def splits(self) -> tuple[list[str], list[str], list[str]]:
         """(train, validation, test), without repeats, ordered by the SHA-256 of a text.

@@ -164,11 +164,10 @@ class Subject:
     def name(self, seed: int) -> str:
         """A readable prefix and a hash of everything that defines the audit: `audit-cifar10-resnet18-layer1-…`."""
         arrays, record = self.data.arrays, self.data.record()
-        content = arrays.source.partition("sha256 ")[2] or arrays.name
         releases = [short(each["name"]) for each in release_record(self.release)]
         identity = [
             self.model, self.cut, self.fingerprint(), fingerprint(self.release), release_record(self.release),
-            content, [record[name] for name in ("train", "test", "shape", "classes")], self.code, seed,
+            [record[name] for name in ("identity", "train", "test", "shape", "classes")], self.code, seed,
         ]  # fmt: skip
         text = json.dumps(identity, sort_keys=True, default=str)
         parts = ["audit", arrays.name, re.split(r"[:/]", self.model)[-1], self.cut, *releases, f"s{seed}"]

@@ -11,6 +11,7 @@ import torch
 from sweetspot.attacks import Attack, AttackerData, Victim
 from sweetspot.attacks.queries import asked_often
 from sweetspot.attacks.threat_model import device_of
+from sweetspot.datamodules.mapped import part_of
 from sweetspot.lightning_modules.defences.releases import RELEASES, Chain, Release, channel_name, channel_release
 from sweetspot.runs.config import AttackConfig
 
@@ -56,7 +57,7 @@ class Condition:
         if self.kind != "attacker_data":
             return data
         order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))[: int(self.asked)]
-        return AttackerData(data.x[order], data.y[order])
+        return AttackerData(part_of(data.x, order), data.y[order])
 
 
 def conditions_of(config: AttackConfig, inputs: int) -> Iterator[Condition]:

@@ -13,6 +13,7 @@ from sweetspot.attacks import Victim
 from sweetspot.attacks.queries import asked_often
 from sweetspot.attacks.threat_model import device_of
 from sweetspot.datamodules import TensorDataModule
+from sweetspot.datamodules.mapped import part_of
 from sweetspot.datamodules.tensors import scaled
 from sweetspot.evaluations.case import Case
 from sweetspot.evaluations.conditions import KINDS, is_random
@@ -179,7 +180,7 @@ def gain_of(accuracy: float, victim: Victim, datamodule: TensorDataModule, seed:
     count = min(len(datamodule.train[1]), MOST_TRAINED_ON)
     chosen = torch.linspace(0, len(datamodule.train[1]) - 1, count).long()
     with draws_from(seed, device):
-        z_train = encoded(victim.released, datamodule.train[0][chosen], device)
+        z_train = encoded(victim.released, part_of(datamodule.train[0], chosen), device)
         z_test = encoded(victim.released, datamodule.test[0], device)
     return server_gain(accuracy, z_train, datamodule.train[1][chosen], z_test, datamodule.test[1], datamodule.classes)
 

@@ -405,7 +405,8 @@ def scorer_of(store: Store, datamodule: TensorDataModule, inputs: Tensor, device
 def data_of(results: dict[str, Any], victim: Victim, data_root: str | None, dataset: str | None) -> TensorDataModule:
     """The run's own data, split as they were for training."""
     config = results["config"]
-    arrays = load(dataset or config["dataset"], root_of(data_root), config["seed"])
+    scaling = config.get("image_size", 0), config.get("skip_corrupt", False)
+    arrays = load(dataset or config["dataset"], root_of(data_root), config["seed"], *scaling)
     needed = ("batch_size", "seed", "validation_fraction", "limit_train", "limit_test")
     datamodule = TensorDataModule(arrays, *(config[name] for name in needed))
     if datamodule.shape != victim.shape:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign, load_model
-from sweetspot.lightning_modules.networks.splitting import split
 from torch import nn
 
 from sweetspot.datamodules import TensorDataModule, load
@@ -17,12 +15,13 @@ from sweetspot.errors import UserError
 from sweetspot.evaluations.audit import Subject
 from sweetspot.lightning_modules.defences.defence import release_of
 from sweetspot.lightning_modules.defences.releases import Chain
+from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign, load_model
 from sweetspot.lightning_modules.networks.split import Standardise, built, find_cut
+from sweetspot.lightning_modules.networks.splitting import split
 from sweetspot.registry import is_users_own
-from sweetspot.runs.config import AttackConfig, TrainConfig, not_identity, root_of
+from sweetspot.runs.config import AttackConfig, TrainConfig, not_identity, root_of, standardising
 
 EXAMPLES = 2  # inputs by which both parts of a cut model are compared with the whole
-IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
 @dataclass
@@ -35,9 +34,9 @@ class AuditConfig(AttackConfig):
         cut: the submodule whose output is sent, such as layer1; of a network of sweetspot also a block's number.
         data: the dataset, as --dataset of train.py takes it: its test inputs are attacked, its training inputs are the
             attacker's own.
-        normalise: what the model expects of images in [0, 1]: none, imagenet, data (the mean and standard deviation of
-            the attacker's own), or the means and then the standard deviations by channel, such as 0.13 0.31. Not
-            given: none, and data for a network of sweetspot, which is trained so.
+        standardise: what the model expects to be done to images in [0, 1] first: none, data (the mean and standard
+            deviation by channel of the attacker's own), or a mean and a standard deviation, as in
+            0.485,0.456,0.406 0.229,0.224,0.225. Not given: none, and data for a network of sweetspot.
         image_size: images are scaled and cut to so many pixels a side; 0: as they are.
         classes: how many logits the model gives, where that is more than the data have classes.
         release: what happens to z before it leaves, in order: none, gaussian, laplace, dropout, topk, quantise, clip,
@@ -55,7 +54,7 @@ class AuditConfig(AttackConfig):
     weights: str | None = not_identity(None)
     cut: str = not_identity("")
     data: str = not_identity("")
-    normalise: list[str] = not_identity([])
+    standardise: list[str] = not_identity([])
     image_size: int = not_identity(0)
     classes: int = not_identity(0)
     release: list[str] = not_identity([])
@@ -70,6 +69,7 @@ class AuditConfig(AttackConfig):
     def __post_init__(self) -> None:
         self.attack_seed = self.seed
         super().__post_init__()
+        standardising(self.standardise)
         for flag, value in (("cut", self.cut), ("data", self.data)):
             if not value:
                 raise UserError(f"--{flag} is needed; see sweetspot attack --help")
@@ -97,10 +97,7 @@ def subject_of(config: AuditConfig) -> Subject:
     encoder, head = split(model, cut, example if standardise is None else standardise(example))
     if standardise is not None:
         encoder = nn.Sequential(standardise, encoder)
-    asked = {
-        "dataset": config.data, "weights": config.weights, "normalise": pixels, "image_size": config.image_size,
-        "classes": config.classes,
-    }  # fmt: skip
+    asked = {"dataset": config.data, "image_size": config.image_size, "pixels": pixels, "classes": config.classes}
     named = weights.name if weights is not None else ""
     return Subject(encoder, head, release, data, config.model, cut, named, code_of(config.model), asked)
 
@@ -117,30 +114,19 @@ def releases_of(config: AuditConfig) -> Chain:
 
 def pixels_of(config: AuditConfig, data: TensorDataModule) -> dict[str, list[float]] | None:
     """Mean and standard deviation by channel that the model expects to be taken off its images; None: nothing is."""
-    asked = config.normalise or (["none"] if is_foreign(config.model) else ["data"])
-    if len(data.shape) != 3 or asked == ["none"]:
-        if len(data.shape) != 3 and config.normalise and asked != ["none"]:
-            raise UserError(f"--normalise is for images, and the data have the shape {data.shape}")
-        return None
-    if asked == ["data"]:
-        return data.pixels()
+    asked = config.standardise or (["none"] if is_foreign(config.model) else ["data"])
+    given = standardising(asked)
+    if given is None:
+        return data.pixels() if asked == ["data"] else None
+    if len(data.shape) != 3:
+        raise UserError(f"--standardise scales images, and {data.arrays.name} has none")
     channels = data.shape[0]
-    numbers = [IMAGENET["mean"], IMAGENET["std"]] if asked == ["imagenet"] else numbers_in(asked, channels)
-    if any(len(each) != channels for each in numbers):
-        raise UserError(f"--normalise imagenet is for images of 3 channels; the data have {channels}")
-    return {"mean": numbers[0], "std": numbers[1]}
-
-
-def numbers_in(asked: list[str], channels: int) -> list[list[float]]:
-    """Means and standard deviations, one of each a channel."""
-    rule = f"--normalise must be none, imagenet, data, or {channels} means and {channels} standard deviations"
-    try:
-        numbers = [float(each) for each in asked]
-    except ValueError as error:
-        raise UserError(f"{rule}; got {' '.join(asked)}") from error
-    if len(numbers) != 2 * channels or not all(each > 0 for each in numbers[channels:]):
-        raise UserError(f"{rule} above 0; got {' '.join(asked)}")
-    return [numbers[:channels], numbers[channels:]]
+    if any(len(each) not in (1, channels) for each in given):
+        raise UserError(
+            f"--standardise must have one number, or one for each of {channels} channels; got {' '.join(asked)}"
+        )
+    mean, std = (each * channels if len(each) == 1 else each for each in given)
+    return {"mean": mean, "std": std}
 
 
 def code_of(model: str) -> str:

@@ -43,7 +43,16 @@ OURS |= {"plugins", "use_distributed_sampler", "barebones", "enable_autolog_hpar
 SURE = 0.7  # how near a flag must be to be offered: there are many
 # under which heading of --help a flag of a run stands; one that is not named here is of an attack
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "data": ("dataset", "data_root", "augment", "limit_train", "limit_test", "validation_fraction"),
+    "data": (
+        "dataset",
+        "data_root",
+        "image_size",
+        "skip_corrupt",
+        "augment",
+        "limit_train",
+        "limit_test",
+        "validation_fraction",
+    ),
     "network": ("network", "cut", "head", "weights", "standardise"),
     "defence": ("lam", "defence", "bottleneck", "release"),
     "training": ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay", "milestones", "seed"),

@@ -59,10 +59,11 @@ DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
-CAME_LATER |= {"augment": [], "weights": None, "standardise": []}
+CAME_LATER |= {"augment": [], "weights": None, "standardise": [], "image_size": 0}
 ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
+LEAST_SIZE, LARGEST_SIZE = 8, 4096  # of a square image, in pixels
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
 
 
@@ -212,8 +213,9 @@ class TrainConfig(AttackConfig):
             dropout, topk, quantise, clip, or your own as path/to/file.py:Class; clip+gaussian is the same as clip
             gaussian. Not given: none, or where the penalty needs noise the release that --sigma or --scale belongs to.
         options: of the penalty and the releases, by name; what is not given has its default.
-        dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k or an .npz file; not given: mnist, or the
-            embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
+        dataset: mnist, fashion-mnist, svhn, cifar10, synthetic, mnist-5k, an .npz file, a folder of images (one
+            subfolder a class, or such folders in train/ and test/), or hf:OWNER/NAME from the hub; not given: mnist, or
+            the embedded mnist-5k where mnist cannot be had. For a language model pydoc (the default), c4, wikipedia, a
             .txt, .tsv or .jsonl file, or a folder of them.
         network: the split network: lenet, vgg16, vgg16-bn or mlp; torchvision:NAME, timm:NAME, or your own as
             path/to/file.py:function or package.module:function, which returns an nn.Module; or a language model:
@@ -236,6 +238,9 @@ class TrainConfig(AttackConfig):
         validation_fraction: the part of the training set that is held out for the validation curve.
         limit_train: use only so many training examples, class-balanced; 0 for all.
         limit_test: use only so many test examples, class-balanced; 0 for all.
+        image_size: scale the shorter side of every image to so many pixels and cut out the middle as a square; 0 takes
+            images as they are, all of one size.
+        skip_corrupt: leave out image files that cannot be read, instead of refusing them; the record says how many.
         augment: random changes of every training image, in this order: crop (moved by up to an eighth), flip (left to
             right), rotate (by up to 15°), colour (brightness, contrast and saturation by up to a fifth). none, the
             default, changes nothing; crop+flip is the same as crop flip.
@@ -269,12 +274,14 @@ class TrainConfig(AttackConfig):
     validation_fraction: float = 0.05
     limit_train: int = 0
     limit_test: int = 0
+    image_size: int = 0
     augment: list[str] = field(default_factory=list)
     optimiser: str = "sgd"
     length: int = 64
     vocabulary: int = 4096
     seed: int = 0
     data_root: str | None = not_identity(None)
+    skip_corrupt: bool = not_identity(False)
     out: str = not_identity("checkpoints")
     force: bool = not_identity(False)
     trainer: dict[str, Any] = not_identity({})
@@ -388,6 +395,11 @@ class TrainConfig(AttackConfig):
         ):
             if not least <= count < 2**32:
                 raise UserError(f"--{flag} must be at least {least} and below 2³²; got {count}")
+        if self.image_size and not LEAST_SIZE <= self.image_size <= LARGEST_SIZE:
+            sizes = f"{LEAST_SIZE} to {LARGEST_SIZE:,} pixels"
+            raise UserError(f"--image-size must be {sizes}, or 0 for images as they are; got {self.image_size}")
+        if self.image_size and self.is_language:
+            raise UserError(f"--image-size {self.image_size} scales images, and {self.network} takes text")
         if not 0 <= self.momentum < 1:
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:
@@ -453,8 +465,14 @@ class TrainConfig(AttackConfig):
             "release": self.release_record(),
         }
 
-    def identity(self, data_name: str, data_source: str) -> dict[str, Any]:
-        """What makes this run this run, with the data it really uses and the Trainer arguments that change a result."""
+    def identity(self, data_name: str, data_source: str, data_identity: str = "") -> dict[str, Any]:
+        """What makes this run this run, with the data it really uses and the Trainer arguments that change a result.
+
+        Args:
+            data_name: of the data.
+            data_source: where they came from; of older records a hash of the data stands at its end.
+            data_identity: a hash of the data; empty where their name says what they are.
+        """
         chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
         for name, default in CAME_LATER.items():  # runs from before have the same name as ever
             if chosen[name] == default:
@@ -472,13 +490,13 @@ class TrainConfig(AttackConfig):
         if options:
             chosen["options"] = options
         # a file is known by its content, a dataset of torchvision by its name, wherever it was found
-        content = data_source.split("sha256 ")[1] if "sha256" in data_source else data_name
+        content = data_identity or data_source.partition("sha256 ")[2] or data_name
         trainer = {name: self.trainer[name] for name in RESULT_CHANGING if name in self.trainer}
         return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer, "format": FORMAT}
 
-    def run_name(self, data_name: str, data_source: str) -> str:
+    def run_name(self, data_name: str, data_source: str, data_identity: str = "") -> str:
         """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
-        identity = json.dumps(self.identity(data_name, data_source), sort_keys=True, default=str)
+        identity = json.dumps(self.identity(data_name, data_source, data_identity), sort_keys=True, default=str)
         parts = [data_name, short_network(self.network), *self.defence_in_name()]
         return "-".join([*parts, f"s{self.seed}", hashlib.sha256(identity.encode()).hexdigest()[:8]])
 

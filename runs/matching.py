@@ -45,22 +45,31 @@ def without_defence(results: dict[str, Any]) -> dict[str, Any]:
     given = results["config"].get("trainer", {})
     trainer = {name: value for name, value in given.items() if name in RESULT_CHANGING}
     data = results["data"]
-    content = data["source"].partition("sha256 ")[2]
     audit = {"audit": True} if "audit" in results else {}
     return {
         **config,
         **audit,
         "trainer": trainer,
-        "data": [data["name"], content, data["train"], data["test"], data["shape"]],
+        "data": [data["name"], identity_of(data), data["train"], data["test"], data["shape"]],
     }
+
+
+def identity_of(data: dict[str, Any]) -> str:
+    """What tells recorded data from others: a hash of a file's content, the name of a dataset of torchvision.
+
+    Older records have the hash at the end of their source.
+
+    Example:
+        >>> identity_of({"name": "a", "source": "a.npz, sha256 1f"}), identity_of({"name": "mnist", "source": ""})
+        ('1f', 'mnist')
+    """
+    return str(data.get("identity") or data["source"].partition("sha256 ")[2] or data["name"])
 
 
 def check_same_data(results: dict[str, Any], datamodule: TensorDataModule) -> None:
     """Refuse other data than those a run was trained on: an attack on them would mean something else."""
     recorded, arrays = results["data"], datamodule.arrays
-    # a file is known by its content, a dataset of torchvision by its name
-    theirs = recorded["source"].partition("sha256 ")[2] or recorded["name"]
-    ours = arrays.source.partition("sha256 ")[2] or arrays.name
+    theirs, ours = identity_of(recorded), arrays.identity or arrays.name
     if theirs != ours or recorded["test"] != len(datamodule.test[1]) or recorded["train"] != len(datamodule.train[1]):
         raise UserError(
             f"{results['name']} was trained on {recorded['name']} ({recorded['source']}), and this is "

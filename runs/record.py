@@ -143,7 +143,8 @@ def is_release(value: Any) -> bool:
 SECTIONS: dict[str, dict[str, Check]] = {
     "data": {
         "name": is_text, "source": is_text, "train": is_count, "test": is_count, "validation": is_count,
-        "shape": list_of(is_count), "classes": is_count,
+        "shape": list_of(is_count), "classes": is_count, "identity": is_text, "class_names": list_of(is_text),
+        "split": is_text, "skipped": is_count,
     },
     "model": {"name": is_text, "cut": is_text, "head": is_text},
     "defence": {
@@ -155,6 +156,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "config": {
         "seed": is_count, "epochs": is_count, "batch_size": is_count, "lr": is_number, "trainer": is_mapping,
         "dataset": is_text, "validation_fraction": is_number, "limit_train": is_count, "limit_test": is_count,
+        "image_size": is_count, "augment": list_of(is_text),
         "length": is_count, "vocabulary": is_count,
     },
     "environment": {"versions": is_mapping, "device": is_text, "seconds": is_number},

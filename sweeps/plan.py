@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from sweetspot.datamodules import load
 from sweetspot.datamodules.text import load_text
@@ -78,32 +79,42 @@ def planned(configs: Sequence[TrainConfig], varied: Sequence[str] = ()) -> list[
     """
     cells = []
     for config in configs:
-        name, source, _ = data_of(config)
+        data = data_of(config)
         # a fallback is decided here and not once more on every machine of a cluster
-        resolved = dataclasses.replace(config, dataset=name if config.dataset is None else config.dataset)
-        run = Run(Path(config.out) / config.run_name(name, source))
+        resolved = dataclasses.replace(config, dataset=data.name if config.dataset is None else config.dataset)
+        run = Run(Path(config.out) / config.run_name(data.name, data.source, data.identity))
         cells.append(SweepCell(resolved, run, tuple(varied)))
     return cells
 
 
-def data_of(config: TrainConfig) -> tuple[str, str, str]:
-    """The name and the source of a config's data, which are in the names of its runs, and what kind they are of."""
-    return looked_up(config.dataset, str(config.root), config.is_language)
+class Data(NamedTuple):
+    """What is in the names of runs on some data, and what kind they are of: `images`, `vectors` or `text`."""
+
+    name: str
+    source: str
+    identity: str
+    kind: str
+
+
+def data_of(config: TrainConfig) -> Data:
+    """A config's data."""
+    return looked_up(config.dataset, str(config.root), config.is_language, config.image_size, config.skip_corrupt)
 
 
 @functools.cache
-def looked_up(dataset: str | None, root: str, is_language: bool) -> tuple[str, str, str]:
+def looked_up(dataset: str | None, root: str, is_language: bool, image_size: int, skip_corrupt: bool) -> Data:
     """The same, found out once for all cells of a grid."""
     if is_language:
         text = load_text(dataset or "pydoc")
-        return text.name, text.source, "text"
-    arrays = load(dataset, Path(root), 0)
-    return arrays.name, arrays.source, "images" if arrays.x_train.ndim == 4 else "vectors"
+        return Data(text.name, text.source, text.identity, "text")
+    arrays = load(dataset, Path(root), 0, image_size, skip_corrupt)
+    kind = "images" if arrays.x_train.ndim == 4 else "vectors"
+    return Data(arrays.name, arrays.source, arrays.identity, kind)
 
 
 def kind_of_data(config: TrainConfig) -> str:
     """`images`, `vectors` or `text`."""
-    return data_of(config)[2]
+    return data_of(config).kind
 
 
 def size_of(config: TrainConfig) -> float:

@@ -373,7 +373,7 @@ def test_the_command_audits_a_model_of_ones_own_and_finds_it_again(
 
 def test_the_command_gives_what_the_call_gives(given: list[str], tmp_path: Path) -> None:
     file = given[0].partition(":")[0]
-    argv = [*given, "--cut", "stem", "--attacks", "whitebox/paper", "--normalise", "0.1", "0.2", "--draws", "2"]
+    argv = [*given, "--cut", "stem", "--attacks", "whitebox/paper", "--standardise", "0.1", "0.2", "--draws", "2"]
     assert main(["attack", *argv, "--release", "gaussian", "--sigma", "0.5"]) == 0
     (folder,) = (tmp_path / "runs").glob("audit-*")
     model = load_file(file).build(3)
@@ -433,8 +433,8 @@ def test_a_wrong_command_is_one_line(given: list[str], tmp_path: Path, capsys: p
     at = ["--cut", "stem"]
     refused("--cut is needed", *given)
     refused("stemm", *given, "--cut", "stemm")
-    refused("--normalise must be none, imagenet, data, or 1 means", *given, *at, "--normalise", "0.1")
-    refused("imagenet is for images of 3 channels; the data have 1", *given, *at, "--normalise", "imagenet")
+    refused("--standardise must be data, none, or a mean", *given, *at, "--standardise", "0.1")
+    refused("one for each of 1 channels", *given, *at, "--standardise", "0.5,0.5,0.5", "0.5")
     refused("--sigma means nothing for none", *given, *at, "--sigma", "1")
     refused("--page must end in .html", *given, *at, "--page", str(tmp_path / "page.txt"))
     refused("--classes must be at least the 3 of the data", *given, *at, "--classes", "2")

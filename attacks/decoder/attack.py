@@ -23,6 +23,7 @@ from sweetspot.attacks.decoder.training import (
     random_batches,
 )
 from sweetspot.attacks.threat_model import ATTACKS, Attack, AttackerData, Reconstruction, Victim, checked, device_of
+from sweetspot.datamodules.mapped import hash_into, part_of
 from sweetspot.errors import UserError
 from sweetspot.files import save_tensors
 from sweetspot.lightning_modules.drawing import draws_from
@@ -92,7 +93,7 @@ class Decoder(Attack):
         """The attacker's inputs that are held out, none where there are fewer than ten, and those it is trained on."""
         order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(self.seed))
         parts = order.tensor_split([min(HELD_OUT, len(order) // 10)])
-        held_out, own = (AttackerData(data.x[part], data.y[part]) for part in parts)
+        held_out, own = (AttackerData(part_of(data.x, part), data.y[part]) for part in parts)
         return held_out, own
 
     @torch.no_grad()
@@ -131,7 +132,7 @@ class Decoder(Attack):
         length = self.decoder_epochs if kind == "gan" else self.budget
         made_with = hashlib.sha256(f"{FORMAT} {kind} {length} {self.seed}".encode())
         for tensor in (*victim.encoder.state_dict().values(), own.x):
-            made_with.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            hash_into(made_with, tensor)
         if (mark := mark_of_release(victim, own)) is not None:
             made_with.update(mark)
         folder = self.cache if self.cache is not None else Path(os.devnull)  # where nothing is found

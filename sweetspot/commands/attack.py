@@ -24,15 +24,15 @@ from sweetspot.runs.environment import pick_device
 
 EXAMPLES = """\
   sweetspot attack my_model.py:build --weights w.pt --cut layer1 --data photos/ --image-size 64
-  sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --normalise imagenet
+  sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --standardise 0.47 0.25
   sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --release gaussian --sigma 0.5
   sweetspot attack lenet --weights w.pt --cut 2 --data mnist --attacks whitebox decoder --budget thorough
 """
 OF_TEXT = ("policy", "operating_point", "prompts", "observe")
 PLACES = {
     **HEADINGS,
-    "data": ("data", "data_root", "image_size", "normalise", "limit_train", "limit_test"),
-    "network": ("weights", "cut", "classes"),
+    "data": ("data", "data_root", "image_size", "limit_train", "limit_test"),
+    "network": ("weights", "cut", "standardise", "classes"),
     "run": ("out", "page", "device", "seed"),
 }
 

@@ -81,7 +81,7 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
         check_attacks_fit(f"--network {config.network}", config.is_language, config)
     datamodule, module = build_language(config) if config.is_language else build(config)
     arrays = datamodule.arrays
-    run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source))
+    run = Run(Path(config.out) / config.run_name(arrays.name, arrays.source, arrays.identity))
     run.check_name()
     prepare = functools.partial(checked_trainer, config, datamodule, module, run, watchers)
     if config.trainer.get("fast_dev_run"):
@@ -134,7 +134,7 @@ def owns_the_run() -> bool:
 
 def build(config: TrainConfig) -> tuple[TensorDataModule, SplitModule]:
     """The images or vectors, and the network for them."""
-    arrays = load(config.dataset, config.root, config.seed)
+    arrays = load(config.dataset, config.root, config.seed, config.image_size, config.skip_corrupt)
     datamodule = TensorDataModule(
         arrays, config.batch_size, config.seed, config.validation_fraction, config.limit_train, config.limit_test
     )
