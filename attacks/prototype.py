@@ -34,7 +34,8 @@ class Prototype(LabelOnly):
                 "the prototype attack needs inputs of the attacker's own, and this threat model grants none"
             )
         classes = [data.images((data.y == c).nonzero().squeeze(1)[:PER_CLASS]) for c in range(victim.classes)]
-        self.medians = torch.stack([members.median(dim=0).values for members in classes]).to(device_of(victim))
+        medians = [each.median(dim=0).values if len(each) else torch.zeros(victim.shape) for each in classes]
+        self.medians = torch.stack(medians).to(device_of(victim))  # a class that nobody has is not attacked either
 
     def reconstruct(self, victim: Victim, z: Tensor) -> Reconstruction:
         if self.medians is None:

@@ -44,7 +44,7 @@ class Case:
 
     Args:
         victim: what the attacker sees, on its device.
-        own: the attacker's own inputs.
+        own: the attacker's own inputs; None: it has none.
         x: the attacked inputs (B, …): the client and the scorer see them, no attack does.
         classes: their classes (B,).
         inputs: their indices in the test set.
@@ -53,7 +53,7 @@ class Case:
     """
 
     victim: Victim
-    own: AttackerData
+    own: AttackerData | None
     x: Tensor
     classes: Tensor
     inputs: list[int]
@@ -68,7 +68,7 @@ class Case:
     @cached_property
     def unit(self) -> float:
         """What a channel's noise is measured in."""
-        return noise_unit(self.victim, self.own)
+        return noise_unit(self.victim, self.own or AttackerData(self.x, self.classes))
 
     def released(self, victim: Victim, draw: int = 0) -> Tensor:
         """What leaves the client for the attacked inputs, by a draw of its own."""
@@ -85,7 +85,7 @@ class Case:
         """
         began = time.perf_counter()
         victim = self.victim if condition is None else condition.victim(self.victim, self.unit)
-        own = self.own if condition is None else condition.data(self.own)
+        own = self.own if condition is None or self.own is None else condition.data(self.own)
         made = draws if is_random(victim) and not attack.is_floor else 1
         z = torch.cat([self.released(victim, draw) for draw in range(made)])  # from here on only the scorer knows x
         with draws_from(self.seed, self.device):

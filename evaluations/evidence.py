@@ -31,6 +31,7 @@ TESTS = 5000  # test inputs, class by class at random, that galleries and certif
 DIAGNOSED = 50  # inputs of which the diagnostic takes the Jacobian
 BATCH = 500  # inputs that are encoded together
 MASKED = 0.1  # of SSIM: a decoder that is better by more than this says that the white box's gradients fail it
+GUESSING = 1.5  # times the accuracy of a guess: a network that is no better was probably loaded wrongly
 STILL_HELPS = 0.01  # of SSIM: what the last step of the attacker's data may add before it is said
 
 
@@ -167,21 +168,21 @@ def add_cost(results: dict[str, Any], victim: Victim, datamodule: TensorDataModu
     """Give the run what either side computes, and what its server adds to a linear classifier, where it is missing."""
     if "cost" in results:
         return
+    spent: dict[str, Any] = {**cost(victim.encoder, victim.head, victim.shape)}
+    if len(datamodule.train[1]):  # a linear classifier needs something to be trained on
+        spent["server_gain"] = gain_of(results["utility"]["accuracy"], victim, datamodule, seed)
+    results["cost"] = spent
+
+
+def gain_of(accuracy: float, victim: Victim, datamodule: TensorDataModule, seed: int) -> float:
+    """What the server adds to the accuracy of a linear classifier on what is released."""
     device = device_of(victim)
     count = min(len(datamodule.train[1]), MOST_TRAINED_ON)
     chosen = torch.linspace(0, len(datamodule.train[1]) - 1, count).long()
     with draws_from(seed, device):
         z_train = encoded(victim.released, part_of(datamodule.train[0], chosen), device)
         z_test = encoded(victim.released, datamodule.test[0], device)
-    gain = server_gain(
-        results["utility"]["accuracy"],
-        z_train,
-        datamodule.train[1][chosen],
-        z_test,
-        datamodule.test[1],
-        datamodule.classes,
-    )
-    results["cost"] = {**cost(victim.encoder, victim.head, victim.shape), "server_gain": gain}
+    return server_gain(accuracy, z_train, datamodule.train[1][chosen], z_test, datamodule.test[1], datamodule.classes)
 
 
 # ---------------------------------------------------------------------- warnings
@@ -196,9 +197,32 @@ def warnings_of(results: dict[str, Any]) -> list[str]:
         if record.get("stopped"):
             found.append(f"{key} was stopped early: its figure is less than it would get")
     real = {key: each for key, each in attacks.items() if key not in BESIDE}
+    if "audit" in results:
+        found += warnings_of_audit(results)
     random = results.get("random_release", is_random(results["defence"].get("release")))
     if random and any("draws" not in each for each in real.values()):
         found.append("the release is random and was attacked with one draw of it; --draws 5 says how much draws differ")
+    return found
+
+
+def warnings_of_audit(results: dict[str, Any]) -> list[str]:
+    """What may be wrong with what was given to be audited, and what an attacker without data leaves open."""
+    data, shared, accuracy = results["data"], results["audit"]["shared_inputs"], results["utility"]["accuracy"]
+    found = []
+    if not data["train"]:
+        left_out = results.get("needs_data", [])
+        more = f" and {', '.join(left_out)} were not run" if left_out else ""
+        found.append(
+            "the attacker had no data of its own: nobody knows what the label alone gives back, so there is no leak"
+            f"{more}; an attacker with data may get more"
+        )
+    if shared:
+        found.append(f"{shared:,} of {data['test']:,} test inputs are among the attacker's own: decoders knew them")
+    if accuracy <= GUESSING / data["classes"]:
+        found.append(
+            f"accuracy {100 * accuracy:.1f} % is hardly better than guessing among {data['classes']} classes: look at "
+            "the weights, the labels and the normalisation"
+        )
     return found
 
 

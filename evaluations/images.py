@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import lpips
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,15 +22,13 @@ from sweetspot.evaluations.case import is_random as is_random_victim
 from sweetspot.evaluations.chosen import chosen_attacks, suite_of
 from sweetspot.evaluations.conditions import KINDS, Condition, conditions_of, is_random
 from sweetspot.evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
-from sweetspot.files import replacing
+from sweetspot.evaluations.store import FolderStore, Pictures, Store
 from sweetspot.lightning_modules.defences.releases import Chain
-from sweetspot.lightning_modules.split_module import SplitModule
-from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.lightning_modules.utility import utility_of
 from sweetspot.metrics.classifier import independent_classifier
 from sweetspot.metrics.perceptual import perceptual_network
 from sweetspot.metrics.scoring import Scorer
-from sweetspot.metrics.summary import BESIDE, GALLERY, common_inputs, scored
-from sweetspot.reports.figures import gallery_figure
+from sweetspot.metrics.summary import BESIDE, FLOORS, GALLERY, common_inputs, scored
 from sweetspot.reports.tables import attack_line
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import BUDGETS, AttackConfig, root_of
@@ -39,7 +37,6 @@ from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data
 from sweetspot.runs.record import complete
 
-PICTURE = "recovered.png"
 BEFORE_MISFITS = 2  # the white box's format when it explained every release by the squared error
 RANKED = 1000  # test inputs among which the true one is searched
 
@@ -55,61 +52,76 @@ def evaluate_images(
         data_root: where the run's dataset lies, if not where it was.
         dataset: what to call the run's dataset here, for an .npz that was moved.
     """
-    results = read_attackable(run)
-    asked = Asked.of(run, results, config)
-    if asked.is_done(run, results) and asked.is_scored(results):
+    results, store = read_attackable(run), FolderStore(run)
+    if is_attacked(results, config, store) and is_scored(results, config, store):
         return results
     device = pick_device(config.device)
     reproducible()
-    module = load_module(run.checkpoint)
-    victim = Victim.from_module(module).to(device)
-    datamodule = data_of(results, victim, data_root, dataset)
-    case = case_of(run, victim, datamodule, asked.samples, asked.seed)
+    victim = Victim.from_module(load_module(run.checkpoint)).to(device)
+    return attack(victim, data_of(results, victim, data_root, dataset), config, store, results)
+
+
+def attack(
+    victim: Victim, datamodule: TensorDataModule, config: AttackConfig, store: Store, results: dict[str, Any]
+) -> dict[str, Any]:
+    """Attack a victim; the results, with `attacks` and `worst_case` filled, nothing done twice.
+
+    Args:
+        victim: what the attackers see, on the device where they run.
+        datamodule: its test inputs, some of which are attacked, and in its training split the attacker's own; where
+            that is empty, only attackers without data are run.
+        config: which attacks, how many samples, how hard.
+        store: keeps what is found, and whatever was found before.
+        results: what is known so far, with `data`, `defence`, `utility` and `config` filled; it is changed.
+    """
+    device = device_of(victim)
+    asked = Asked.of(store, results, config)
+    case = case_of(store, victim, datamodule, asked.samples, asked.seed)
     asked.leave_out(results, victim)
     results["random_release"] = is_random_victim(victim)
-    for attack in asked.attacks:
-        if asked.has(results, attack):
-            score_again(run, results, attack, datamodule, device)
+    for each in asked.attacks:
+        if asked.has(results, each):
+            score_again(store, results, each, datamodule, device)
         else:
-            attack_once(run, results, attack, case, asked)
-        if attack.key == "label" and asked.lacks_others(results):
+            attack_once(store, results, each, case, asked)
+        if each.key == "label" and asked.lacks_others(results):
             samples = results["attacks"]["label"]["samples"]
-            add_others(results, attack, case_of(run, victim, datamodule, samples, asked.seed), asked)
-        for condition in asked.missing(results, attack):
-            under_condition(run, results, attack, case, condition, asked, module, datamodule)
+            add_others(results, each, case_of(store, victim, datamodule, samples, asked.seed), asked)
+        for condition in asked.missing(results, each):
+            under_condition(store, results, each, case, condition, asked, datamodule)
     add_identity(results, case, datamodule, asked.queries)
     add_cost(results, victim, datamodule, case.seed)
-    enter(run, results)
+    enter(store, results)
     if len(victim.shape) == 3:
-        draw(run, datamodule, results)
+        draw(store, datamodule, results)
     return results
 
 
-def case_of(run: Run, victim: Victim, datamodule: TensorDataModule, samples: int, seed: int) -> Case:
+def case_of(store: Store, victim: Victim, datamodule: TensorDataModule, samples: int, seed: int) -> Case:
     """The victim with so many test inputs that are attacked."""
     inputs, device = datamodule.sample_of_tests(samples), device_of(victim)
     return Case(
         victim,
-        AttackerData.of(datamodule),
+        AttackerData.of(datamodule) if len(datamodule.train[1]) else None,
         datamodule.test[0][inputs].to(device),
         datamodule.test[1][inputs].to(device),
         inputs.tolist(),
         seed,
-        functools.cache(lambda: scorer_of(run, datamodule, inputs, device)),
+        functools.cache(lambda: scorer_of(store, datamodule, inputs, device)),
     )
 
 
-def attack_once(run: Run, results: dict[str, Any], attack: Attack, case: Case, asked: Asked) -> None:
+def attack_once(store: Store, results: dict[str, Any], attack: Attack, case: Case, asked: Asked) -> None:
     """Run one attack and write it down; what was finished is never replaced by what was stopped."""
     found = case.attacked(attack.anew(), asked.draws)
     if not (found.stopped and attack.key in results["attacks"]):
-        keep(run, attack.key, found.x)
+        store.keep(attack.key, found.x)
         before = results["attacks"].get(attack.key, {})
         # of the same attack what came back under conditions stays; those of a weaker one are asked for again
         same = before.get("settings") == attack.settings and before.get("samples") == len(case.inputs)
         kept = {name: before[name] for name in (*KINDS, "not_under") if same and name in before}
         results["attacks"][attack.key] = {**found.record, **kept}
-        enter(run, results)
+        enter(store, results)
         print(attack_line(attack.key, results["attacks"][attack.key]), flush=True)
     if found.stopped:  # the best so far is kept; the same command does the attack in full
         raise KeyboardInterrupt
@@ -126,13 +138,12 @@ def add_others(results: dict[str, Any], label: Attack, case: Case, asked: Asked)
 
 
 def under_condition(
-    run: Run,
+    store: Store,
     results: dict[str, Any],
     attack: Attack,
     case: Case,
     condition: Condition,
     asked: Asked,
-    module: SplitModule,
     datamodule: TensorDataModule,
 ) -> None:
     """Run one attack under a condition and write it down beside what it recovers without."""
@@ -148,20 +159,26 @@ def under_condition(
     if condition.kind == "channels":
         channel = changed.release
         assert isinstance(channel, Chain)
-        record["accuracy"] = measure_utility(module.to(case.device), datamodule, channel[-1]).accuracy
+        record["accuracy"] = utility_behind(case, datamodule, results["config"]["seed"], channel[-1])
         record["noise_unit"] = case.unit
     own.setdefault(condition.kind, {})[condition.name] = record
-    enter(run, results)
+    enter(store, results)
     print(attack_line(f"{attack.key}, {condition.said}", record), flush=True)
 
 
-def enter(run: Run, results: dict[str, Any]) -> None:
+def utility_behind(case: Case, datamodule: TensorDataModule, seed: int, channel: Callable[[Tensor], Tensor]) -> float:
+    """The accuracy of the server behind a channel."""
+    victim = case.victim
+    return utility_of(victim.released, victim.head, datamodule, seed, case.device, channel).accuracy
+
+
+def enter(store: Store, results: dict[str, Any]) -> None:
     """Write down what is known so far, with what follows from it."""
     add_leaks(results)
     results["warnings"] = warnings_of(results)
     if suite := suite_of(results["attacks"], results.get("does_not_fit", [])):
         results["suite"] = suite
-    run.write_results(results)
+    store.write(results)
 
 
 @dataclass
@@ -177,6 +194,7 @@ class Asked:
         attacks: in the order in which they are run.
         conditions: under which they are run beside the usual one.
         release: of the run, as results record it.
+        ungranted: attacks that are asked for and need data, where the attacker has none.
     """
 
     seed: int
@@ -187,22 +205,27 @@ class Asked:
     attacks: list[Attack]
     conditions: list[Condition]
     release: Any
+    ungranted: list[str]
 
     @classmethod
-    def of(cls, run: Run, results: dict[str, Any], config: AttackConfig) -> Asked:
-        """What a config asks of a run with these results."""
+    def of(cls, store: Store, results: dict[str, Any], config: AttackConfig) -> Asked:
+        """What a config asks of a run or an audit with these results."""
         seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
         data, release = results["data"], results["defence"].get("release") or []
-        attacks = those_that_fit(chosen_attacks(config, seed, run.folder), results)
+        attacks = those_that_fit(chosen_attacks(config, seed, store.cache), results)
+        ungranted = [] if data["train"] else [attack.key for attack in attacks if attack.has_data]
+        attacks = granted(attacks, ungranted)
         conditions = list(conditions_of(config, data["train"]))
         draws = config.draws if is_random(release) else 1
         samples = min(config.samples, data["test"])
-        return cls(seed, samples, draws, config.draws, config.queries, attacks, conditions, release)
+        return cls(seed, samples, draws, config.draws, config.queries, attacks, conditions, release, ungranted)
 
     def leave_out(self, results: dict[str, Any], victim: Victim) -> None:
         """Forget attacks that have nothing to go by with this victim, and let the results say which."""
         unfit = {attack.key for attack in self.attacks if not attack.fits(victim)}
         results["does_not_fit"] = sorted({*results.get("does_not_fit", []), *unfit})
+        if self.ungranted:
+            results["needs_data"] = sorted({*results.get("needs_data", []), *self.ungranted} - {*FLOORS})
         self.attacks = those_that_fit(self.attacks, results)
 
     def has(self, results: dict[str, Any], attack: Attack) -> bool:
@@ -233,9 +256,9 @@ class Asked:
         asked = {attack.key for attack in self.attacks}
         return len((asked | set(results["attacks"])) - set(BESIDE))
 
-    def is_done(self, run: Run, results: dict[str, Any]) -> bool:
+    def is_done(self, store: Store, results: dict[str, Any]) -> bool:
         """Whether everything was run, and drawn."""
-        if not (is_drawn(run, results) and all(self.has(results, attack) for attack in self.attacks)):
+        if not (is_drawn(store, results) and all(self.has(results, attack) for attack in self.attacks)):
             return False
         if any(attack.key == "label" and self.lacks_others(results) for attack in self.attacks):
             return False
@@ -257,36 +280,58 @@ def those_that_fit(attacks: list[Attack], results: dict[str, Any]) -> list[Attac
     return kept
 
 
-def is_drawn(run: Run, results: dict[str, Any]) -> bool:
+def granted(attacks: list[Attack], ungranted: list[str]) -> list[Attack]:
+    """The attacks without those that need data which the attacker does not have; refused where none is left."""
+    kept = [attack for attack in attacks if attack.key not in ungranted]
+    if attacks and not kept:
+        named = ", ".join(key for key in ungranted if key not in FLOORS)
+        raise UserError(f"{named} need inputs of the attacker's own, and there are none; whitebox/no-data does without")
+    return kept
+
+
+def is_drawn(store: Store, results: dict[str, Any]) -> bool:
     """Whether what was recovered has its pictures: a run may have been killed just before they were made."""
-    kept = any(run.recovered(key).is_file() for key in results["attacks"])
-    if not kept or len(results["data"]["shape"]) != 3:
-        return True
-    return run.originals.is_file() and (run.folder / PICTURE).is_file()
+    kept = any(store.has(key) for key in results["attacks"])
+    return not kept or len(results["data"]["shape"]) != 3 or store.is_drawn
+
+
+def is_attacked(results: dict[str, Any], config: AttackConfig, store: Store) -> bool:
+    """Whether results have everything that is asked for; a score may still be missing."""
+    return Asked.of(store, results, config).is_done(store, results)
+
+
+def is_scored(results: dict[str, Any], config: AttackConfig, store: Store) -> bool:
+    """Whether the attacks that are asked for, all of them finished, have every score."""
+    return Asked.of(store, results, config).is_scored(results)
 
 
 def images_attacked(run: Run, config: AttackConfig) -> bool:
     """Whether a run has already been through everything that is asked for; a score may still be missing."""
-    results = read_attackable(run)
-    return Asked.of(run, results, config).is_done(run, results)
+    return is_attacked(read_attackable(run), config, FolderStore(run))
 
 
 def images_scored(run: Run, config: AttackConfig) -> bool:
     """Whether the attacks that are asked for, all of them finished, have every score."""
-    results = read_attackable(run)
-    return Asked.of(run, results, config).is_scored(results)
+    return is_scored(read_attackable(run), config, FolderStore(run))
 
 
 def read_attackable(run: Run) -> dict[str, Any]:
     """The results of a run that these attacks can be tried on, without attacks that meant something else."""
     results = run.read_results()
+    if "audit" in results:
+        raise UserError(f"{run.folder} is an audit, and no run: `sweetspot attack` goes on with it")
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")
+    results["attacks"] = up_to_date(results)
+    return results
+
+
+def up_to_date(results: dict[str, Any]) -> dict[str, Any]:
+    """The attacks in results without those that meant something else when they were run."""
     released = bool(results["defence"].get("release"))
     versions = {key: version_of(key, record, released) for key, record in results["attacks"].items()}
-    results["attacks"] = complete(results["attacks"], versions, "stopped")
-    return results
+    return complete(results["attacks"], versions, "stopped")
 
 
 def version_of(key: str, record: Any, released: bool) -> int:
@@ -332,27 +377,28 @@ def fully_scored(results: dict[str, Any], attack: Attack) -> bool:
 
 
 def score_again(
-    run: Run, results: dict[str, Any], attack: Attack, data: TensorDataModule, device: torch.device
+    store: Store, results: dict[str, Any], attack: Attack, data: TensorDataModule, device: torch.device
 ) -> None:
     """Bring a finished attack's scores up to date from what it recovered."""
     done = results["attacks"][attack.key]
-    if not fully_scored(results, attack) and run.recovered(attack.key).is_file():
-        recovered = recovered_by(run, results, attack.key).to(device)
-        found = scored(scorer_of(run, data, torch.tensor(done["inputs"]), device).score(recovered))
+    if not fully_scored(results, attack) and store.has(attack.key):
+        recovered = recovered_by(store, results, attack.key).to(device)
+        found = scored(scorer_of(store, data, torch.tensor(done["inputs"]), device).score(recovered))
         done["scores"] = {**found.pop("scores"), **done["scores"]}  # what is there may be a mean over draws
         results["attacks"][attack.key] = {**found, **done}
 
 
-def scorer_of(run: Run, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:
+def scorer_of(store: Store, datamodule: TensorDataModule, inputs: Tensor, device: torch.device) -> Scorer:
     """Who may compare what was recovered with the test inputs of these indices."""
     x_test, y_test = datamodule.test
     gallery = datamodule.sample_of_tests(max(RANKED, len(inputs)))
+    classifiers, has_data = store.cache.parent / ".classifiers", len(datamodule.train[1]) > 0
     return Scorer(
         original=scaled(x_test[inputs].to(device)),
         classes=y_test[inputs].to(device),
         gallery=scaled(x_test[gallery].to(device)),
         perceptual=perceptual_or_none(device) if x_test.ndim == 4 else None,
-        classifier=independent_classifier(datamodule, run.folder.parent / ".classifiers", device),
+        classifier=independent_classifier(datamodule, classifiers, device) if has_data else None,
     )
 
 
@@ -382,29 +428,21 @@ def perceptual_or_none(device: torch.device) -> lpips.LPIPS | None:
         return None
 
 
-def keep(run: Run, key: str, x: Tensor) -> None:
-    """The recovered inputs, for pictures and for whoever wants to look at them."""
-    with replacing(run.recovered(key)) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, x=x.cpu().numpy())
-
-
-def recovered_by(run: Run, results: dict[str, Any], key: str) -> Tensor:
-    """What an attack gave back (N, …), as `keep` kept it."""
+def recovered_by(store: Store, results: dict[str, Any], key: str) -> Tensor:
+    """What an attack gave back (N, …), as the store kept it."""
     shape = (len(results["attacks"][key]["inputs"]), *results["data"]["shape"])
-    return torch.from_numpy(run.read_recovered(key, shape))
+    return torch.from_numpy(store.recovered(key, shape))
 
 
-def draw(run: Run, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
+def draw(store: Store, datamodule: TensorDataModule, results: dict[str, Any]) -> None:
     """Originals and reconstructions by attack, from the best-recovered image to the worst."""
-    attacks = {key: each for key, each in results["attacks"].items() if run.recovered(key).is_file()}
+    attacks = {key: each for key, each in results["attacks"].items() if store.has(key)}
     inputs = common_inputs(attacks)
     shown: dict[str, Tensor] = {}
     best = torch.full((len(inputs),), -torch.inf)
     for key, each in attacks.items():
         rows = [each["inputs"].index(index) for index in inputs]
-        shown[key] = recovered_by(run, results, key)[rows]
+        shown[key] = recovered_by(store, results, key)[rows]
         best = best.maximum(torch.tensor(each["scores"]["psnr"])[rows])
     original = scaled(datamodule.test[0][torch.tensor(inputs)])
-    with replacing(run.originals) as temporary, temporary.open("wb") as file:  # reports have no dataset
-        np.savez_compressed(file, x=original.numpy(), inputs=np.array(inputs))
-    gallery_figure(original, shown, best.argsort(descending=True), run.folder / PICTURE)
+    store.draw(Pictures(original, inputs, shown, best.argsort(descending=True)))

@@ -28,7 +28,6 @@ class Utility:
     classes: Tensor
 
 
-@torch.inference_mode()
 def measure_utility(
     module: SplitModule, datamodule: TensorDataModule, channel: Callable[[Tensor], Tensor] | None = None
 ) -> Utility:
@@ -39,18 +38,44 @@ def measure_utility(
         datamodule: whose test set counts.
         channel: what becomes of the representations on their way to the server; None: nothing.
     """
+    with evaluating(module):
+        seed, device = module.hparams["seed"], module.device
+        return utility_of(module.encode, module.answer, datamodule, seed, device, channel)
+
+
+@torch.inference_mode()
+def utility_of(
+    encode: Callable[[Tensor], Tensor],
+    answer: Callable[[Tensor], Tensor],
+    datamodule: TensorDataModule,
+    seed: int,
+    device: torch.device,
+    channel: Callable[[Tensor], Tensor] | None = None,
+    at_once: int | None = None,
+) -> Utility:
+    """The accuracy and test representations of any client and server, both in evaluation mode.
+
+    Args:
+        encode: what leaves the client for inputs.
+        answer: the server's logits for what was released.
+        datamodule: whose test set counts.
+        seed: of what is released at random.
+        device: where both are.
+        channel: what becomes of the representations on their way to the server; None: nothing.
+        at_once: how many examples are looked at together; None: as many as of our own networks.
+    """
     x_test, y_test = datamodule.test
-    correct = torch.zeros((), dtype=torch.long, device=module.device)
-    nll = torch.zeros((), dtype=torch.float64, device=module.device)  # negative log-likelihood
+    correct = torch.zeros((), dtype=torch.long, device=device)
+    nll = torch.zeros((), dtype=torch.float64, device=device)  # negative log-likelihood
     kept: list[Tensor] = []
-    size = evaluation_batch(y_test)
+    size = at_once or evaluation_batch(y_test)
     sample = sample_mask(y_test.numel()).view_as(y_test)
-    parts = zip(x_test.split(size), y_test.to(module.device).split(size), sample.split(size), strict=True)
-    with evaluating(module), draws_from(module.hparams["seed"], module.device):
+    parts = zip(x_test.split(size), y_test.to(device).split(size), sample.split(size), strict=True)
+    with draws_from(seed, device):
         for x, y, in_sample in parts:
-            z = module.encode(scaled(x.to(module.device)))
+            z = encode(scaled(x.to(device)))
             z = z if channel is None else channel(z)
-            logits = positions(module.answer(z), y)
+            logits = positions(answer(z), y)
             correct += (logits.argmax(dim=1) == y.flatten()).sum()
             nll += F.cross_entropy(logits, y.flatten(), reduction="sum")
             kept.append(positions(z, y)[in_sample.flatten().to(z.device)])

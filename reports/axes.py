@@ -14,12 +14,19 @@ from sweetspot.runs.matching import is_vanilla
 from sweetspot.runs.record import is_number
 
 Keys = Mapping[str, Any]  # where a cell lies: every option of its defence by name, its bottleneck, its cut
-OF_THE_RECORD = ("name", "lambda", "bottleneck", "release")  # of a defence, beside the options of its penalty
+OF_THE_RECORD = (
+    "name",
+    "lambda",
+    "bottleneck",
+    "release",
+    "weights",
+)  # of a defence, beside the options of its penalty
 FIRST = ("lambda", "beta")  # the paper's axes, before all others
 LAST = ("unit", "ramp")  # how noise is meant, after how much of it there is
 STRONGER_IF_SMALLER = ("beta", "bits", "keep", "clip")
 DECADES = 8  # between the largest and the smallest of some values, from which on they are drawn by their logarithm
 NONE = "none"
+AS_GIVEN = "as given"  # a network that was trained elsewhere, by whatever defence
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ def keys_of(defence: Mapping[str, Any], cut: str) -> dict[str, Any]:
         for name, value in each.items():
             if name != "name":
                 keys[name if keys.get(name, value) == value else f"{name} of {each['name']}"] = hashable(value)
+    if defence.get("weights"):
+        keys["weights"] = defence["weights"]
     return {**keys, "bottleneck": defence.get("bottleneck") or NONE, "cut": cut}
 
 
@@ -90,7 +99,8 @@ def family_of(defence: Mapping[str, Any]) -> str:
         >>> family_of({"name": "compress", "release": [{"name": "gaussian", "sigma": 1.0}]})
         'compress + gaussian'
     """
-    parts = [penalty_title(defence["name"])] if defence["name"] != NONE else []
+    parts = [AS_GIVEN] if defence.get("weights") else []
+    parts += [penalty_title(defence["name"])] if defence["name"] != NONE else []
     parts += [each["name"].rpartition(":")[2] for each in defence.get("release") or []]
     return " + ".join(parts) or ("Vanilla" if is_vanilla(dict(defence)) else "bottleneck")
 

@@ -238,7 +238,13 @@ def in_title(run: FoundRun, name: str, value: Any) -> str:
     if name != "data":
         return f"{name.replace('_', ' ')} {value}"
     data = run.results["data"]
-    return f"{data['train']:,} to train on, {data['test']:,} to test on"
+    return f"{trained_on(run.results)}, {data['test']:,} to test on"
+
+
+def trained_on(results: dict[str, Any]) -> str:
+    """What the training split is: an audit's is the attacker's own."""
+    count = f"{results['data']['train']:,}"
+    return f"{count} of the attacker's own" if "audit" in results else f"{count} to train on"
 
 
 def title_of(runs: Sequence[FoundRun]) -> str:
@@ -314,7 +320,7 @@ def labels_of(runs: Sequence[FoundRun]) -> list[str]:
     for run in runs:
         defence, place = run.results["defence"], place_of(run)
         told = differing[family_of(defence)] | unusual_words(defence)
-        said = {"lambda", "bottleneck", "cut", *(["beta"] if defence["name"] == "mixcon" else [])}
+        said = {"lambda", "bottleneck", "cut", "weights", *(["beta"] if defence["name"] == "mixcon" else [])}
         said |= {name for each in defence.get("release") or [] for name in each if name not in ("unit", "ramp")}
         more = [f"{label_of(name)} {written(place[name])}" for name in place if name in told - said]
         cut = f", cut {place['cut']}" if several_cuts else ""

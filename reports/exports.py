@@ -48,7 +48,8 @@ def row_of(setting: Setting, run: Any) -> dict[str, Any]:
         "run": run.name, "setting": setting.title, "data": results["data"]["name"],
         "network": results["model"]["name"], "cut": results["model"]["cut"], "defence": defence["name"],
         "release": chain, "lambda": defence["lambda"], "beta": defence["beta"],
-        "seed": config["seed"], "epochs": config["epochs"], "batch size": config["batch_size"], "lr": config["lr"],
+        "seed": config["seed"], "epochs": config.get("epochs", ""), "batch size": config.get("batch_size", ""),
+        "lr": config.get("lr", ""),
         "accuracy": results["utility"]["accuracy"], "perplexity": results["utility"].get("perplexity", ""),
         "distance": results["separability"]["mean"], "seconds": environment["seconds"], "device": environment["device"],
     }  # fmt: skip

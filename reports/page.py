@@ -88,16 +88,32 @@ def write_report(
         title: of the page.
     """
     check(out, max_drop, metric)
+    report = report_on(paths, out, max_drop, metric)
+    for file, text in report.texts(rendered(report, max_drop, title)).items():
+        write_text(file, text)
+    return report
+
+
+def write_page(paths: Sequence[Path], out: Path, title: str | None = None) -> Report:
+    """The page alone, without tables beside it."""
+    report = report_on(paths, out, MAX_DROP, None)
+    write_text(out, rendered(report, MAX_DROP, title))
+    return report
+
+
+def report_on(paths: Sequence[Path], out: Path, max_drop: float, metric: str | None) -> Report:
+    """What lies at these paths, with its verdicts; nothing is written."""
     gathered = gather(paths)
     if metric is not None:
         check_measured(metric, gathered.runs)
     settings = settings_of(gathered.runs, metric)
-    verdicts = [sweet_spot(setting, max_drop) for setting in settings]
-    report = Report(out, settings, verdicts, gathered)
-    for file, text in report.texts(rendered(report, max_drop, title)).items():
-        with replacing(file) as temporary:  # half a surrogate pair, from a file of anybody's, is no UTF-8
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    return report
+    return Report(out, settings, [sweet_spot(setting, max_drop) for setting in settings], gathered)
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file of the report; half a surrogate pair, from a file of anybody's, is no UTF-8."""
+    with replacing(file) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def check(out: Path, max_drop: float, metric: str | None) -> None:

@@ -14,7 +14,7 @@ from sweetspot.metrics.summary import FLOORS, GALLERY, in_words
 from sweetspot.progress import duration
 from sweetspot.reports.axes import Axis, written
 from sweetspot.reports.beside import beside, suite_of, warnings_of
-from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack
+from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, trained_on
 from sweetspot.reports.exports import recovery_columns, seen_in
 from sweetspot.reports.families import Style, failures_of, style_of, styles_of
 from sweetspot.reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
@@ -281,12 +281,15 @@ def best_cell(setting: Setting, verdict: Verdict) -> Cell | None:
 
 def summary_of(setting: Setting) -> str:
     """How many cells and runs there are, and how they were trained, in a line."""
-    config, runs, cells = setting.about.results["config"], len(setting.runs), len(setting.cells)
-    return f"{counted(cells, 'cell')}, {counted(runs, 'run')} · {training_of(config)}"
+    results, runs, cells = setting.about.results, len(setting.runs), len(setting.cells)
+    noun = "audit" if "audit" in results else "run"
+    return f"{counted(cells, 'cell')}, {counted(runs, noun)} · {training_of(results['config'])}"
 
 
 def training_of(config: dict[str, Any]) -> str:
-    """How runs were trained, in a few words."""
+    """How runs were trained, in a few words; audits were not."""
+    if "epochs" not in config:
+        return "trained elsewhere"
     return f"{counted(config['epochs'], 'epoch')}, batch {config['batch_size']}, lr {config['lr']:g}"
 
 
@@ -298,7 +301,7 @@ def facts_of(setting: Setting) -> list[tuple[str, str]]:
     seeds = sorted({run.results["config"]["seed"] for run in setting.runs})
     devices = sorted({run.results["environment"]["device"] for run in setting.runs})
     facts = [
-        ("Data", f"{data['name']}: {data['train']:,} to train on, {data['test']:,} to test on, each {shape}"),
+        ("Data", f"{data['name']}: {trained_on(results)}, {data['test']:,} to test on, each {shape}"),
         ("Source", str(data["source"])),
         ("Network", f"{model['name']}, cut after {model['cut']}"
             + (f", {model['head']} head" if model.get("head", "default") != "default" else "")),

@@ -104,6 +104,8 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
     front = pareto_front(compared, setting.utility == "perplexity")
     judged = dataclasses.replace(setting, cells=tuple(compared))
     vanilla = judged.vanilla
+    if vanilla is None and "audit" in setting.about.results:
+        return audit_verdict(judged, front, notes)
     if vanilla is None:
         sentence = "There is nothing to compare with: no vanilla run (--lambda 0) went through the same attacks."
         return Verdict(sentence, False, front=front, notes=tuple(notes))
@@ -135,6 +137,22 @@ def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
         sentence, found, best, judged.vanilla_of(best), front, tuple(qualifying), tuple(notes),
         recovered(by_report.cells[chosen]).mean, recovered(base).mean if base is not None else None,
     )  # fmt: skip
+
+
+def audit_verdict(setting: Setting, front: tuple[Cell, ...], notes: Sequence[str]) -> Verdict:
+    """What is said of networks as they were given: there is no vanilla to compare with, but a leak says enough."""
+    least = min(setting.cells, key=lambda cell: recovered(cell).mean)
+    found = in_words(setting, least)
+    which = "" if len(setting.cells) == 1 else f", the least of {len(setting.cells)}"
+    if not setting.by_leak:
+        return Verdict(
+            f"Audit: {found}{which}. Whether that is more than the label gives away is not known: no label-only "
+            "attacker was run.", False, least, front=front, notes=tuple(notes), recovery=recovered(least).mean,
+        )  # fmt: skip
+    leak = recovered(least).mean
+    judged = "hardly more than the label comes back" if leak <= NO_PICTURE else "more than the label comes back"
+    sentence = f"Audit: {found}{which}: {judged} (0 is what the label alone gives, 1 everything)."
+    return Verdict(sentence, False, least, front=front, notes=tuple(notes), recovery=leak)
 
 
 def halved(setting: Setting) -> tuple[Setting, Setting]:

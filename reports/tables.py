@@ -60,7 +60,7 @@ def describe_defence(defence: dict[str, Any]) -> str:
         >>> describe_defence({"name": "vib", "lambda": 0.01, "beta": 0, "bottleneck": "120-16", "release": release})
         'vib(0.01) + bottleneck 120-16 + gaussian(1)'
     """
-    parts = []
+    parts = [f"as given ({defence['weights']})"] if defence.get("weights") else []
     if defence["name"] == "mixcon":
         parts.append(f"MixCon({short(defence['lambda'])}, {short(defence['beta'])})")
     elif defence["name"] != "none":

@@ -204,7 +204,7 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
     """A parser with help that ends in examples, and whose complaints are ours to print."""
     return ScriptParser(
         prog=prog,
-        usage=f"python {prog} {usage}",
+        usage=f"{'python ' if prog.endswith('.py') else ''}{prog} {usage}",
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=Examples,

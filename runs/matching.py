@@ -29,8 +29,12 @@ def matching_vanilla(run: Run) -> dict[str, Any] | None:
 
 
 def is_vanilla(defence: dict[str, Any]) -> bool:
-    """Whether nothing defends a run: no penalty, no bottleneck, no release; older records know of penalties alone."""
-    return defence["name"] == "none" and not defence.get("bottleneck") and not defence.get("release")
+    """Whether nothing defends a run: no penalty, no bottleneck, no release; older records know of penalties alone.
+
+    Of a network that was trained elsewhere, whose weights an audit names, nobody knows.
+    """
+    parts = ("bottleneck", "release", "weights")
+    return defence["name"] == "none" and not any(defence.get(part) for part in parts)
 
 
 def without_defence(results: dict[str, Any]) -> dict[str, Any]:
@@ -38,10 +42,13 @@ def without_defence(results: dict[str, Any]) -> dict[str, Any]:
     fields = [each for each in dataclasses.fields(TrainConfig) if each.metadata.get("identity", True)]
     names = {FLAG_NAMES.get(each.name, each.name) for each in fields} - OF_THE_DEFENCE - {"dataset"}
     config = {name: str(value) for name, value in {**CAME_LATER, **results["config"]}.items() if name in names}
-    trainer = {name: value for name, value in results["config"]["trainer"].items() if name in RESULT_CHANGING}
+    given = results["config"].get("trainer", {})
+    trainer = {name: value for name, value in given.items() if name in RESULT_CHANGING}
     data = results["data"]
+    audit = {"audit": True} if "audit" in results else {}
     return {
         **config,
+        **audit,
         "trainer": trainer,
         "data": [data["name"], identity_of(data), data["train"], data["test"], data["shape"]],
     }

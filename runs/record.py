@@ -149,7 +149,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "model": {"name": is_text, "cut": is_text, "head": is_text},
     "defence": {
         "name": is_text, "lambda": is_number, "beta": is_number, "bottleneck": is_text_or_none,
-        "release": list_of(is_release),
+        "release": list_of(is_release), "weights": is_text,
     },
     "utility": {"accuracy": is_number, "perplexity": is_number},
     "separability": {"mean": is_number},
@@ -171,11 +171,12 @@ OF_AN_ATTACK: dict[str, Check] = {
 }  # fmt: skip
 BESIDE_ATTACKS: dict[str, Check] = {  # what newer runs say beside their attacks
     "certificate": is_certificate, "warnings": list_of(is_text), "suite": is_mapping, "cost": is_mapping,
-    "does_not_fit": list_of(is_text), "random_release": is_flag,
+    "does_not_fit": list_of(is_text), "random_release": is_flag, "needs_data": list_of(is_text), "audit": is_mapping,
 }  # fmt: skip
 OF_COST: dict[str, Check] = dict.fromkeys(
     ("client_macs", "server_macs", "client_parameters", "server_parameters", "server_gain"), is_number
 )
+OF_AUDIT: dict[str, Check] = {"attacker": is_text, "shared_inputs": is_count, "weights": is_text}
 OF_SETTINGS: dict[str, Check] = {"budget": is_text, "epochs": is_count, "networks": list_of(is_text)}
 NEEDED = {  # what is said of every run
     "data": ("name", "source", "train", "test", "shape"),
@@ -186,6 +187,7 @@ NEEDED = {  # what is said of every run
     "config": ("seed", "epochs", "batch_size", "lr", "trainer"),
     "environment": ("versions", "device", "seconds"),
 }
+OF_AN_AUDIT = {"config": ("seed",)}  # which was not trained here
 
 
 def wrong_in(results: Any) -> str:
@@ -211,6 +213,8 @@ def every_wrong(results: dict[str, Any]) -> Iterator[str]:
     yield from wrong_values(results, BESIDE_ATTACKS)
     if is_mapping(results.get("cost")):
         yield from (f"cost.{name}" for name in wrong_values(results["cost"], OF_COST))
+    if is_mapping(results.get("audit")):
+        yield from (f"audit.{name}" for name in wrong_values(results["audit"], OF_AUDIT))
     on_text = "tokenizer" in results["data"]
     for key, record in results["attacks"].items():
         tests = None if on_text else results["data"].get("test")
@@ -291,7 +295,7 @@ def complete(attacks: dict[str, Any], formats: dict[str, int], *more: str) -> di
 def missing_in(results: dict[str, Any]) -> str:
     """The first thing that is said of every run and that these results lack; empty: they have it all."""
     for section, names in NEEDED.items():
-        for name in names:
+        for name in OF_AN_AUDIT.get(section, names) if "audit" in results else names:
             if results[section].get(name) is None:
                 return f"{section}.{name}"
     if "tokenizer" in results["data"] and results["utility"].get("perplexity") is None:

@@ -14,6 +14,7 @@ from sweetspot import openmp as openmp  # before anything that loads torch, whic
 
 if TYPE_CHECKING:
     from sweetspot.attacks.threat_model import Attack, AttackerData, Reconstruction, Victim
+    from sweetspot.evaluations.audit import Audit, attack
     from sweetspot.lightning_modules.defences import Penalty, Release
     from sweetspot.lightning_modules.networks.splitting import split
     from sweetspot.options import option
@@ -21,14 +22,27 @@ if TYPE_CHECKING:
 PUBLIC = {
     "Attack": "sweetspot.attacks.threat_model",
     "AttackerData": "sweetspot.attacks.threat_model",
+    "Audit": "sweetspot.evaluations.audit",
     "Penalty": "sweetspot.lightning_modules.defences",
     "Reconstruction": "sweetspot.attacks.threat_model",
     "Release": "sweetspot.lightning_modules.defences",
     "Victim": "sweetspot.attacks.threat_model",
+    "attack": "sweetspot.evaluations.audit",
     "option": "sweetspot.options",
     "split": "sweetspot.lightning_modules.networks.splitting",
 }
-__all__ = ["Attack", "AttackerData", "Penalty", "Reconstruction", "Release", "Victim", "option", "split"]
+__all__ = [
+    "Attack",
+    "AttackerData",
+    "Audit",
+    "Penalty",
+    "Reconstruction",
+    "Release",
+    "Victim",
+    "attack",
+    "option",
+    "split",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import sys
 COMMANDS = {
     "train": "one run, end to end: train a split network with a defence, and attack it",
     "evaluate": "attacks on saved runs",
+    "attack": "attacks on any model you have, without a run",
     "sweep": "a grid of runs, and its sweet spot",
     "report": "any set of runs → one HTML page",
     "invert": "text out of hidden states, a training batch out of a gradient",

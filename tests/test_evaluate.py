@@ -551,7 +551,8 @@ def test_a_run_folder_with_a_name_as_long_as_names_can_be_is_attacked(run: Run) 
 
 
 @pytest.mark.parametrize(
-    "where", ["sweetspot.attacks.descent.Descent.descend", "attacks.decoder.training.InverseModule.training_step"]
+    "where",
+    ["sweetspot.attacks.descent.Descent.descend", "sweetspot.attacks.decoder.training.InverseModule.training_step"],
 )
 def test_sigterm_in_an_attack_keeps_what_is_finished(
     where: str, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,94 @@
+"""Attack a model that you have, without a run: how much of its inputs comes back from what it sends.
+
+sweetspot attack my_model.py:build --weights w.pt --cut layer1 --data photos/
+sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --attacks standard
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from sweetspot.attacks import ATTACKS
+from sweetspot.errors import UserError
+from sweetspot.evaluations.audit import Subject, audited
+from sweetspot.evaluations.chosen import check_asked
+from sweetspot.evaluations.models import AuditConfig, subject_of
+from sweetspot.files import check_writable
+from sweetspot.lightning_modules.defences import RELEASES
+from sweetspot.reports.tables import attacks_table, describe_defence
+from sweetspot.runs.command_line import HEADINGS, NO_FLAGS, ScriptParser, add_dataclass, add_options, run_command
+from sweetspot.runs.command_line import script_parser as command_parser
+from sweetspot.runs.environment import pick_device
+
+EXAMPLES = """\
+  sweetspot attack my_model.py:build --weights w.pt --cut layer1 --data photos/ --image-size 64
+  sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --standardise 0.47 0.25
+  sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --release gaussian --sigma 0.5
+  sweetspot attack lenet --weights w.pt --cut 2 --data mnist --attacks whitebox decoder --budget thorough
+"""
+OF_TEXT = ("policy", "operating_point", "prompts", "observe")
+PLACES = {
+    **HEADINGS,
+    "data": ("data", "data_root", "image_size", "limit_train", "limit_test"),
+    "network": ("weights", "cut", "standardise", "classes"),
+    "run": ("out", "page", "device", "seed"),
+}
+
+
+def attack_parser(argv: list[str] | None) -> ScriptParser:
+    """The flags of an audit: AuditConfig's, and those of releases and attacks."""
+    usage = "MODEL --weights FILE --cut NAME --data DATASET [--attacks NAME …] [FLAG …]"
+    description = "Attack a model that you have, without a run, and say how much of its inputs comes back."
+    parser = command_parser("sweetspot attack", usage, description, EXAMPLES)
+    parser.add_argument("model", type=str, help="torchvision:NAME, timm:NAME, file.py:function, or one of sweetspot's")
+    without = (*NO_FLAGS, *OF_TEXT, "model", "attack_seed")
+    add_dataclass(parser, AuditConfig, without, headings=PLACES, otherwise="attacks")
+    add_options(parser, argv, {"release": RELEASES, "attacks": ATTACKS})
+    return parser
+
+
+def parsed_config(argv: list[str] | None) -> AuditConfig:
+    """The config that a command line asks for."""
+    parser = attack_parser(argv)
+    parsed = parser.parse_args(argv).as_dict()
+    fields = {each.name for each in dataclasses.fields(AuditConfig)}
+    known = {name: value for name, value in parsed.items() if name in fields}
+    given = {name: value for name, value in parsed.items() if name not in fields and value is not None}
+    of_attacks = {name: value for name, value in given.items() if name in parser.attack_options}
+    options = {name: value for name, value in given.items() if name not in of_attacks}
+    return AuditConfig(**known, options=options, attack_options=of_attacks)
+
+
+def say_what_is_attacked(subject: Subject) -> None:
+    """Two lines before the attacks: the data, the model."""
+    data = subject.data.record()
+    print(f"data     {data['name']}: {data['train']:,} of the attacker's own, {data['test']:,} test ({data['source']})")
+    print(f"model    {subject.model} cut after {subject.cut}, {describe_defence(subject.defence())}", flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, attack, print."""
+
+    def command() -> None:
+        config = parsed_config(argv)
+        check_asked(config)
+        if config.page is not None:
+            if not config.page.lower().endswith(".html"):
+                raise UserError(f"--page must end in .html; got {config.page}")
+            check_writable("--page", config.page)
+        pick_device(config.device)
+        subject = subject_of(config)
+        say_what_is_attacked(subject)
+        audit = audited(subject, config, Path(config.out))
+        attacks_table(audit.results)
+        assert audit.folder is not None
+        page = audit.page(config.page if config.page is not None else audit.folder / "audit.html")
+        print(f"audit  {audit.folder}\npage   {page}", flush=True)
+
+    return run_command(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
