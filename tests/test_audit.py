@@ -34,7 +34,7 @@ from sweetspot.reports.page import write_report
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
-from tests.conftest import refused_by
+from tests.conftest import ROOT, refused_by
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
@@ -443,3 +443,14 @@ def test_a_wrong_command_is_one_line(given: list[str], tmp_path: Path, capsys: p
     refused("nothing to do", *given, *at, "--attacks", "none")
     refused("there is no flag --wieghts (did you mean --weights?)", *given, *at, "--wieghts", "w.pt")
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_call_in_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snippets = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")
+    (snippet,) = (each.split("```")[0] for each in snippets if each.startswith("import sweetspot"))
+    monkeypatch.chdir(tmp_path)
+    (x, y), (x2, y2) = images_of(12), images_of(60, first=1)
+    encoder, head = foreign()
+    scope: dict[str, Any] = {"encoder": encoder, "head": head, "x": x, "y": y, "x2": x2, "y2": y2}
+    exec(snippet, {**scope, "torchvision": pytest.importorskip("torchvision")})
+    assert "audit" in (tmp_path / "audit.html").read_text(encoding="utf-8")
