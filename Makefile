@@ -51,6 +51,7 @@ bench: setup
 	$(RUN) benchmarks/sweep.py
 	$(RUN) benchmarks/report.py
 	$(RUN) benchmarks/certificates.py
+	$(RUN) benchmarks/images.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

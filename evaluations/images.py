@@ -318,8 +318,6 @@ def images_scored(run: Run, config: AttackConfig) -> bool:
 def read_attackable(run: Run) -> dict[str, Any]:
     """The results of a run that these attacks can be tried on, without attacks that meant something else."""
     results = run.read_results()
-    if "audit" in results:
-        raise UserError(f"{run.folder} is an audit, and no run: `sweetspot attack` goes on with it")
     needed = {"seed", "dataset", "batch_size", "validation_fraction", "limit_train", "limit_test"}
     if not results["config"].keys() >= needed:
         raise UserError(f"{run.results} does not say what the run was trained on; train it again with --force")

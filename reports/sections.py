@@ -177,7 +177,9 @@ def section_of(
 def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
     """What the marks of the plot of utility against recovery are."""
     attacked = [cell for cell in setting.cells if cell.recovery is not None]
-    marks = ["the bold line is the Pareto front", f"the shaded band lies within {tolerance(setting, max_drop)}"]
+    marks = ["the bold line is the Pareto front"]
+    if setting.vanilla is not None:
+        marks.append(f"the shaded band lies within {tolerance(setting, max_drop)}")
     if verdict.found:
         marks.append("★ is the sweet spot")
     if len(styles_of(setting)) > 1:

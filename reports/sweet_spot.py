@@ -144,6 +144,7 @@ def audit_verdict(setting: Setting, front: tuple[Cell, ...], notes: Sequence[str
     least = min(setting.cells, key=lambda cell: recovered(cell).mean)
     found = in_words(setting, least)
     which = "" if len(setting.cells) == 1 else f", the least of {len(setting.cells)}"
+    notes = [*notes, *(["chosen and reported on the same inputs, so it may be luck"] if which else [])]
     if not setting.by_leak:
         return Verdict(
             f"Audit: {found}{which}. Whether that is more than the label gives away is not known: no label-only "
@@ -151,7 +152,7 @@ def audit_verdict(setting: Setting, front: tuple[Cell, ...], notes: Sequence[str
         )  # fmt: skip
     leak = recovered(least).mean
     judged = "hardly more than the label comes back" if leak <= NO_PICTURE else "more than the label comes back"
-    sentence = f"Audit: {found}{which}: {judged} (0 is what the label alone gives, 1 everything)."
+    sentence = f"Audit: {found}{which}: {judged} by these attacks (0 is what the label alone gives, 1 everything)."
     return Verdict(sentence, False, least, front=front, notes=tuple(notes), recovery=leak)
 
 

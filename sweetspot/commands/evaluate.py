@@ -46,6 +46,8 @@ def run_at(path: Path) -> Run:
     run = Run(path.parent if path.suffix == ".ckpt" else path)
     if not run.folder.is_dir():
         raise UserError(f"there is no run {run.folder}; train.py makes one")
+    if not run.checkpoint.is_file() and run.finished and "audit" in run.read_results():
+        raise UserError(f"{run.folder} is an audit, and no run: `sweetspot attack` goes on with it")
     if not run.checkpoint.is_file():
         raise UserError(f"{run.folder} has no last.ckpt, so there is nothing to attack; train.py makes it")
     if not run.finished:
