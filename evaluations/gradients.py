@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import time
 from dataclasses import dataclass, field, replace
@@ -13,138 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweetspot.attacks.gradients.activations import ACTIVATIONS, Activation, as_activation
+from sweetspot.attacks.gradients.activations import Activation
 from sweetspot.attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient, gain, reconstruct_deep
 from sweetspot.attacks.gradients.defences import clipped, noisy, pruned
-from sweetspot.attacks.gradients.federated import BIAS, Gradient
-from sweetspot.attacks.gradients.hermite import plan
-from sweetspot.attacks.gradients.moments import SOURCES
-from sweetspot.attacks.gradients.reconstruct import LOSSES, SUBSPACES, Estimate, Recovered, steepness
+from sweetspot.attacks.gradients.federated import Gradient
+from sweetspot.attacks.gradients.reconstruct import EXACT_LABEL, Estimate, Recovered, steepness
 from sweetspot.datamodules import load
 from sweetspot.datamodules.tensors import scaled
-from sweetspot.errors import UserError, check_one_of
-from sweetspot.files import check_writable
+from sweetspot.errors import UserError
+from sweetspot.evaluations.gradient_config import BATCH, DIM, SCOPE, GradientConfig
 from sweetspot.metrics.gradients import BatchScore, batch_score
-from sweetspot.reports.figures import check_figure
-from sweetspot.runs.config import root_of
+from sweetspot.runs.config import LOSSES, root_of
 from sweetspot.runs.environment import environment, pick_device
 from sweetspot.runs.tensor_files import load_tensors
 
-DIM, BATCH = 50, 2  # of a synthetic round, as in the paper
-INPUTS = ("basis", "sphere")
-OF_A_ROUND = ("dataset", "inputs", "same_label", "dim", "width", "depth", "bias", "noise", "clip", "prune")
 TENSORS = ("w", "a", "grad_w", "grad_a")
 KEYS = (*TENSORS, "bias", "inner", "x", "y")
 RIGHT = 0.5  # labels differ by 1 or more
-EXACT_LABEL = 1e-4  # how far an exact label may be from what it should be
-
-
-@dataclass
-class GradientConfig:
-    """One gradient, inverted.
-
-    Args:
-        activation: square-cubic, tanh, sigmoid, relu, leaky-relu, gelu, silu or softplus.
-        width: m, how many hidden units.
-        dim: d, how long a synthetic sample is; default: 50.
-        batch: B, how many samples; default: 2, or with --states counted, which noise does not allow.
-        depth: layers, the last one included: 2 is the plain network, more are Algorithm 2.
-        dataset: mnist, mnist-5k, fashion-mnist, … or an .npz file, flattened and scaled to unit norm; default:
-            synthetic samples with labels 1 and -1.
-        data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
-        inputs: synthetic samples: basis (e_1, e_2, …, as in the paper) or sphere (random unit vectors).
-        same_label: whether all samples of a dataset are of one class; else of as many as there are.
-        loss: of the client, for f the network's output: half-sum, ½·Σ(f − y)², sum, Σ(f − y)², or mean, Σ(f − y)² / B
-            (torch's MSELoss). A wrong one gives wrong labels.
-        bias: of the last layer: large, so that all residues have one sign (Remark 1).
-        noise: Gaussian, added by the client, as a fraction of the gradient's root mean square.
-        clip: the norm that the client scales its gradient down to; the attacker then knows which labels occur.
-        prune: the fraction of the gradient's smallest entries that the client sets to 0.
-        source: the part of the gradient whose moments the tensor stage takes: w (better) or a.
-        subspace: of the tensor stage: span of the gradient's rows (exact), or moment, as in the paper.
-        norm: the samples' norm where the attacker knows it; relu and leaky-relu hide it, and 1 is taken.
-        tensor_only: whether to stop after the tensor stage, as the paper does; else least squares makes it exact.
-        states: a leaked gradient instead, in a .pt, .npz or .safetensors file: the tensors w (m, d), a (m,), grad_w
-            (m, d) and grad_a (m,) by name, and where there are any, the number bias, a deep network's first layers as
-            inner.0, inner.1, … or in .pt as the list inner (w and grad_w are then (m, 2d)), and the truth x (B, d)
-            and y (B,), for scores only.
-        seed: everything random follows from it.
-        device: auto, cpu, cuda, cuda:1, …
-        json: a .json file for what was recovered; --out is another name for it.
-        figure: a .png file with the samples, recovered beside original.
-    """
-
-    activation: str = "tanh"
-    width: int = 5000
-    dim: int | None = None
-    batch: int | None = None
-    depth: int = 2
-    dataset: str | None = None
-    data_root: str | None = None
-    inputs: str = "basis"
-    same_label: bool = False
-    loss: str = "half-sum"
-    bias: float = BIAS
-    noise: float = 0.0
-    clip: float | None = None
-    prune: float = 0.0
-    source: str = "w"
-    subspace: str = "span"
-    norm: float | None = None
-    tensor_only: bool = False
-    states: str | None = None
-    seed: int = 0
-    device: str = "auto"
-    json: str | None = None
-    figure: str | None = None
-
-    def __post_init__(self) -> None:
-        among = {"activation": tuple(ACTIVATIONS), "inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES}
-        among["loss"] = LOSSES
-        for name, known in among.items():
-            check_one_of(f"--{name}", getattr(self, name), known)
-        plan(self.sigma)  # linear and quadratic are refused here, with the reason
-        for name, least in {"width": 1, "dim": 1, "batch": 1, "depth": 2, "seed": 0}.items():
-            given = getattr(self, name)
-            if given is not None and given < least:
-                raise UserError(f"--{name} must be at least {least}; got {given}")
-        self.check_numbers()
-        self.check_round()
-        check_writable("--json", self.json)
-        check_figure("--figure", self.figure)
-
-    @property
-    def sigma(self) -> Activation:
-        """σ."""
-        return as_activation(self.activation)
-
-    def check_numbers(self) -> None:
-        """Refuse levels that mean nothing."""
-        if not math.isfinite(self.bias):
-            raise UserError(f"--bias must be a finite number; got {self.bias:g}")
-        if not 0 <= self.noise < math.inf:
-            raise UserError(f"--noise must be a number of at least 0; got {self.noise:g}")
-        if not 0 <= self.prune < 1:
-            raise UserError(f"--prune must be at least 0 and below 1; got {self.prune:g}")
-        for flag, level in (("clip", self.clip), ("norm", self.norm)):
-            if level is not None and not 0 < level < math.inf:
-                raise UserError(f"--{flag} must be positive; got {level:g}")
-
-    def check_round(self) -> None:
-        """Refuse flags of a round that is not played, and a batch that cannot be independent."""
-        defaults = {each.name: each.default for each in dataclasses.fields(self)}
-        changed = [name for name in OF_A_ROUND if getattr(self, name) != defaults[name]]
-        if self.states is not None and changed:
-            raise UserError(f"--states holds a whole round: leave --{changed[0].replace('_', '-')} out")
-        if self.dataset is not None and (self.dim is not None or self.inputs != "basis"):
-            raise UserError("--dataset brings its own samples: leave --dim and --inputs out")
-        if self.same_label and self.dataset is None:
-            raise UserError("--same-label chooses among a dataset's samples: give --dataset")
-        if self.states is None and self.dataset is None and (self.batch or BATCH) > (self.dim or DIM):
-            raise UserError(
-                f"--batch {self.batch or BATCH} is larger than --dim {self.dim or DIM}: "
-                "the samples cannot be independent"
-            )
 
 
 @dataclass(frozen=True)
@@ -191,7 +75,8 @@ def invert_gradient(config: GradientConfig) -> dict[str, Any]:
     recovered = reconstruct_deep(
         played.gradient, played.weights, config.sigma,
         batch=batch, seed=config.seed, polish=not config.tensor_only, source=config.source, subspace=config.subspace,
-        norm=config.norm, labels=data.labels if config.clip is not None else None, loss=config.loss,
+        norm=config.norm, labels=known_labels(config, data),
+        loss=None if finds_loss(config) else config.loss or LOSSES[0],
     )  # fmt: skip
     seconds |= recovered.seconds
     stages: dict[str, Estimate] = {"tensor": recovered.tensor}
@@ -202,35 +87,48 @@ def invert_gradient(config: GradientConfig) -> dict[str, Any]:
         "network": network_of(played.weights, config.activation),
         "data": {"name": data.name, "source": data.source, "shape": data.shape, "batch": len(recovered.y)},
         "config": dataclasses.asdict(config),
-        "verdict": believed(recovered.verdict, numbers),
+        "verdict": believed(recovered.verdict, numbers, config.labels),
+        "loss": {"name": recovered.loss, "found": list(recovered.fits)},
         "residual": recovered.residual,
         "unknown": list(recovered.unknown),
         "recovered": numbers,
         "seconds": seconds | {"attack": sum(recovered.seconds.values())},
         "environment": environment(device, config.seed, sum(seconds.values())),
     }
-    if results["verdict"] == "exact samples" and config.clip is None:
-        results["fitting_losses"] = fitting_losses(recovered, config.loss)
+    if results["verdict"] == "exact samples" and config.clip is None and not config.labels:
+        results["fitting_losses"] = whole_by(recovered)
     if played.truth is not None:
         results["truth"] = {"x": played.truth[0].tolist(), "y": played.truth[1].tolist()}
     return results
 
 
-def believed(verdict: str, stages: dict[str, dict[str, Any]]) -> str:
+def finds_loss(config: GradientConfig) -> bool:
+    """Whether the client's loss is found by the known labels; a clipped gradient has no scale to tell it by."""
+    return bool(config.labels) and config.loss is None and config.clip is None
+
+
+def known_labels(config: GradientConfig, data: Data) -> list[float] | None:
+    """The labels that occur, where the attack needs them: to find a loss, or to undo clipping."""
+    if finds_loss(config):
+        return config.labels
+    return None if config.clip is None else config.labels or data.labels
+
+
+def believed(verdict: str, stages: dict[str, dict[str, Any]], known: list[float]) -> str:
     """The verdict on samples and labels: "exact" becomes "exact samples" where the labels cannot be right.
 
-    Labels are right if they are the true ones or, where nobody knows these, if all are whole numbers.
+    Labels are right if they are the true ones or, where nobody knows these, of the known set, or else whole numbers.
     """
     last = stages["polished" if "polished" in stages else "tensor"]
-    wrong = last["label_error"] if "label_error" in last else [abs(y - round(y)) for y in last["y"]]
+    wrong = last.get("label_error") or [min(abs(y - each) for each in known or [round(y)]) for y in last["y"]]
     return "exact samples" if verdict == "exact" and max(wrong) > EXACT_LABEL else verdict
 
 
-def fitting_losses(recovered: Recovered, assumed: str) -> list[str]:
+def whole_by(recovered: Recovered) -> list[str]:
     """The client's losses by which all labels would be whole numbers, as classes and ±1 are."""
     fitting, batch = [], len(recovered.y)
     for loss in LOSSES:
-        r = recovered.r * steepness(assumed, batch) / steepness(loss, batch)
+        r = recovered.r * steepness(recovered.loss, batch) / steepness(loss, batch)
         y = recovered.y + recovered.r - r
         if (y - y.round()).abs().max() <= EXACT_LABEL:
             fitting.append(loss)
@@ -301,7 +199,7 @@ def played_round(config: GradientConfig, device: torch.device) -> Round:
         plain, inner=tuple(w.to(device) for w in plain.inner), last=plain.last.to(device), a=plain.a.to(device)
     )
     x, y = x.to(weights.last), y.to(weights.last)
-    gradient = defended(deep_gradient(x, y, weights, config.sigma), config, steepness(config.loss, len(x)))
+    gradient = defended(deep_gradient(x, y, weights, config.sigma), config, steepness(config.loss or LOSSES[0], len(x)))
     return Round(weights, gradient, (x, y), data)
 
 
@@ -375,11 +273,15 @@ def printable(name: str) -> str:
 
 def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
     """What a file holds, in double precision, by name; the layers of `inner` as inner.000, inner.001, …"""
-    if not isinstance(loaded, dict) or not set(TENSORS) <= set(loaded):
+    if not isinstance(loaded, dict):
         raise UserError(f"--states {path} must hold the tensors {', '.join(TENSORS)} by name; see --help")
+    check_scope(loaded, path)
+    if not set(TENSORS) <= set(loaded):
+        raise UserError(f"--states {path} must hold the tensors {', '.join(TENSORS)} by name; {SCOPE}")
     loaded = with_inner_listed(loaded)
     if unknown := sorted(str(key) for key in set(loaded) - set(KEYS)):
-        raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}")
+        raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}; {SCOPE}")
+    loaded = {key: as_row(value) if key in ("a", "grad_a") else value for key, value in loaded.items()}
     layers = loaded.pop("inner", [])
     if not isinstance(layers, list | tuple):
         raise UserError(f"--states {path}: inner must be a list of tensors")
@@ -399,6 +301,26 @@ def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
                 f"--states {path}: {name} is {tuple(held[name].shape)}; w and grad_w must be (m, d), a and grad_a (m,)"
             )
     return {name: value.double() for name, value in held.items()}
+
+
+def check_scope(loaded: dict[Any, Any], path: Path) -> None:
+    """Refuse networks and losses that the attack is not about, each by what it is known by."""
+    shapes = {str(key): tuple(value.shape) for key, value in loaded.items() if isinstance(value, Tensor)}
+    for name, shape in shapes.items():
+        if len(shape) > 2 and name != "x":
+            raise UserError(f"--states {path}: {name} is {shape}, as a convolution's; {SCOPE}")
+        if re.fullmatch(r"(grad_)?(b\d*|biases)|grad_bias|.*\.bias", name):
+            raise UserError(f"--states {path} holds {name}: biases that are trained are out of scope; {SCOPE}")
+    for name in ("a", "grad_a"):
+        if len(shape := shapes.get(name, ())) == 2 and min(shape) > 1:
+            raise UserError(
+                f"--states {path}: {name} is {shape}, of several outputs, as cross-entropy has them; {SCOPE}"
+            )
+
+
+def as_row(value: Any) -> Any:
+    """The last layer's weights (m,), also where they are written as torch does, (1, m)."""
+    return value.flatten() if isinstance(value, Tensor) and value.ndim == 2 and 1 in value.shape else value
 
 
 def with_inner_listed(loaded: dict[Any, Any]) -> dict[Any, Any]:

@@ -23,6 +23,7 @@ from sweetspot.registry import NAMED, module_name
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train as train_run
 from tests.conftest import refused_by
 
 Make = Callable[..., TrainConfig]
@@ -95,7 +96,7 @@ def images(npz: Callable[..., Path]) -> str:
 
 def run_of(config: TrainConfig) -> Run:
     """The folder of a run that is made now."""
-    return Run(Path(config.out) / str(train.train(config)["name"]))
+    return Run(Path(config.out) / str(train_run(config)["name"]))
 
 
 def test_a_model_of_ones_own_is_trained_resumed_and_attacked_like_ours(
