@@ -138,8 +138,8 @@ def built(name: str, shape: tuple[int, ...], classes: int, head: str = "default"
     if name not in NETWORKS:
         hint = meant(name, NETWORKS, cutoff=0.4)
         raise UserError(
-            f"network must be one of {', '.join(sorted(NETWORKS))}, torchvision:NAME, timm:NAME or "
-            f"path/to/file.py:function; got {name}{hint}"
+            f"network must be one of {', '.join(sorted(NETWORKS))}; got {name}{hint}. Others say where they are from: "
+            f"torchvision:NAME, timm:NAME, path/to/file.py:function"
         )
     try:
         return NETWORKS[name](tuple(shape), classes, head)
