@@ -18,7 +18,8 @@ from sweetspot.errors import UserError, check_one_of
 from sweetspot.lightning_modules.defences.releases import Chain, Release
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.options import Declared
-from sweetspot.registry import Registry, is_users_own
+from sweetspot.registries import ATTACKS as ATTACKS
+from sweetspot.registry import is_users_own
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import BUDGETS
 
@@ -226,9 +227,6 @@ class LabelOnly(Attack):
         if self.known is None:
             raise UserError(f"the {self.key} attack must be told the classes before it can reconstruct")
         return self.known
-
-
-ATTACKS: Registry[Attack] = Registry("attack", Attack)  # type: ignore[type-abstract]
 
 
 def key_of(name: str, recipe: str | None = None) -> str:

@@ -33,7 +33,8 @@ from sweetspot.attacks.gradients.activations import Activation, as_activation
 from sweetspot.attacks.gradients.federated import Gradient, Weights, chosen_weights, client_gradient, output
 from sweetspot.attacks.gradients.reconstruct import reconstruct
 from sweetspot.errors import UserError
-from sweetspot.evaluations.gradients import GradientConfig, invert_gradient
+from sweetspot.evaluations.gradient_config import GradientConfig
+from sweetspot.evaluations.gradients import invert_gradient
 from sweetspot.metrics.gradients import batch_score
 from sweetspot.progress import steps_shown
 from sweetspot.reports.gradient_figures import (

@@ -33,16 +33,17 @@ from sweetspot.attacks.text.probe import first_states, train_probe
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
-from sweetspot.commands.train import train
 from sweetspot.datamodules.text import Corpus, first_tokens, load_text
 from sweetspot.datamodules.tokens import TextTokenizer, blocks
 from sweetspot.errors import UserError
-from sweetspot.evaluations.leak import LeakConfig, language_model_of, own_text
+from sweetspot.evaluations.leak import language_model_of, own_text
+from sweetspot.evaluations.leak_config import LeakConfig
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.metrics.text import exact_match
 from sweetspot.progress import duration, steps_shown
 from sweetspot.runs.command_line import parse_train, run_command, train_parser
 from sweetspot.runs.environment import pick_device
+from sweetspot.training import train
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "gpt2_tiny.yaml"
 PARTS = ("hybrid", "single-commit", "growth")
@@ -71,7 +72,7 @@ class Setting:
 
 def default_run(out: str) -> str:
     """The folder of the undefended gpt2-tiny cut at its last layer: found finished, or trained."""
-    parser = train_parser("train.py", "the benchmark's model", "")
+    parser = train_parser("python train.py", "the benchmark's model", "")
     config = parse_train(
         parser, ["--config", str(CONFIG), "--lambda", "0", "--cut", "last", "--attacks", "none", "--out", out]
     )

@@ -31,7 +31,8 @@ from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
 from sweetspot.datamodules.text import first_tokens, load_text
 from sweetspot.datamodules.tokens import TextTokenizer
-from sweetspot.evaluations.leak import LeakConfig, language_model_of, own_text
+from sweetspot.evaluations.leak import language_model_of, own_text
+from sweetspot.evaluations.leak_config import LeakConfig
 from sweetspot.evaluations.text import inverter_of
 from sweetspot.files import replacing
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel

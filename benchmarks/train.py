@@ -29,13 +29,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import ToTensor
 
-from sweetspot.commands.train import build_module, build_trainer
 from sweetspot.datamodules import Arrays, TensorDataModule, load
 from sweetspot.datamodules.tensors import scaled
 from sweetspot.lightning_modules.networks import SplitNetwork, build_network
 from sweetspot.runs.command_line import quieten
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import build_module, build_trainer
 
 BATCH = 100
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,75 +17,17 @@ from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.datamodules.text import pydoc
 from sweetspot.datamodules.tokens import TextTokenizer, blocks
-from sweetspot.errors import UserError, check_one_of, first_line
+from sweetspot.errors import UserError, first_line
+from sweetspot.evaluations.leak_config import LeakConfig
 from sweetspot.evaluations.text import inverter_of, known_unit, scores_of, text_of
-from sweetspot.files import check_writable
 from sweetspot.lightning_modules.causal_lm import load_language_model
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
-from sweetspot.reports.figures import check_figure
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import OPERATING_POINTS, POLICIES
 from sweetspot.runs.environment import environment, pick_device
 from sweetspot.runs.folder import Run
 from sweetspot.runs.tensor_files import check_regular_file, load_tensors
 
 OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
-
-
-@dataclass
-class LeakConfig:
-    """One inversion.
-
-    Args:
-        model: gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout, or a run of train.py.
-        text: prompts whose states are leaked, on the command line.
-        prompts: a file of them, one a line.
-        states: a leaked tensor instead, (T, d) or (B, T, d), in a .pt, .npy, .npz or .safetensors file; of several
-            tensors the one called states; a .pt file may also hold a list of (T, d).
-        layer: how many blocks the client runs, last (all, before the final norm) or final (after it); default: last,
-            or where the run was cut.
-        policy: hybrid, single-commit or sipit.
-        operating_point: of single-commit: fast, baseline or high-accuracy.
-        noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first
-            positions); to --states nothing is added: there it is what the attacker knows of them.
-        dtype: what the channel sends: fp32, fp16, bf16 or int8.
-        observe: whether loss curves and rank trajectories are recorded; false saves a little time.
-        candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
-        seed: everything random follows from it.
-        device: auto, cpu, cuda, cuda:1, …
-        cache: where what a model's hybrid inverter has learned is kept.
-        json: a .json file for what was recovered; --out is another name for it.
-        figure: a .png file for what could be observed on the way.
-    """
-
-    model: str = "smollm2"
-    text: list[str] = field(default_factory=list)
-    prompts: str | None = None
-    states: str | None = None
-    layer: str | None = None
-    policy: str = "hybrid"
-    operating_point: str = "baseline"
-    noise: float = 0.0
-    dtype: str = "fp32"
-    observe: bool = True
-    candidates: int = 0
-    seed: int = 0
-    device: str = "auto"
-    cache: str = "checkpoints/.text"
-    json: str | None = None
-    figure: str | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name in ("text", "prompts", "states") if getattr(self, name)]
-        if len(given) > 1:
-            raise UserError(f"give one of --text, --prompts and --states; got {' and '.join('--' + g for g in given)}")
-        check_one_of("--policy", self.policy, POLICIES)
-        check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
-        if self.candidates < 0 or self.seed < 0:
-            raise UserError("--candidates and --seed must be at least 0")
-        check_writable("--json", self.json)
-        check_figure("--figure", self.figure)
-        Channel(self.dtype, self.noise)  # refuses what is none
 
 
 def invert_leak(config: LeakConfig) -> dict[str, Any]:

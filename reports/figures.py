@@ -8,8 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sweetspot.errors import UserError
-from sweetspot.files import check_writable, replacing
+from sweetspot.files import replacing
 
 COLOURS = (
     "#0072b2",
@@ -22,7 +21,6 @@ COLOURS = (
     "#000000",
 )  # told apart by the colour-blind
 DPI = 140
-PICTURES = (".png", ".pdf", ".svg", ".jpg")  # how a picture's file may end
 
 
 def training_curve(history: Sequence[Mapping[str, float]], path: Path) -> None:
@@ -66,13 +64,6 @@ def representations_figure(panels: Mapping[str, tuple[Tensor, Tensor]], path: Pa
     grid[0][0].legend()
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=DPI)
-
-
-def check_figure(flag: str, file: str | None) -> None:
-    """Refuse, before any work is done, a picture that could not be drawn or written in the end; None is none."""
-    if file is not None and Path(file).suffix.lower() not in PICTURES:
-        raise UserError(f"{flag} {file} must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
-    check_writable(flag, file)
 
 
 def gallery_figure(

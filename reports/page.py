@@ -13,12 +13,13 @@ from markupsafe import Markup
 from sweetspot.errors import UserError
 from sweetspot.files import check_writable, replacing
 from sweetspot.reports.cells import NAMES, Setting, is_measured, settings_of
+from sweetspot.reports.criteria import MAX_DROP, METRICS, check_max_drop, check_metric
 from sweetspot.reports.exports import csv_text, markdown_text
 from sweetspot.reports.gallery import attacks_shown
 from sweetspot.reports.gathering import FoundRun, Gathered, gather
 from sweetspot.reports.gradient_panels import STAGE_COLUMNS, gradient_views
 from sweetspot.reports.sections import section_of
-from sweetspot.reports.sweet_spot import MAX_DROP, METRICS, Verdict, check_max_drop, check_metric, sweet_spot
+from sweetspot.reports.sweet_spot import Verdict, sweet_spot
 from sweetspot.reports.text_panels import CHANNEL_COLUMNS, KINDS
 
 GLOSSARY = (

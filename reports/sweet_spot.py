@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sweetspot.errors import UserError, check_one_of
-from sweetspot.metrics.summary import FLOOR, HIGHER_IS_WORSE
+from sweetspot.metrics.summary import FLOOR
 from sweetspot.reports.beside import client_share
 from sweetspot.reports.cells import (
     LEAST_TO_HALVE,
@@ -22,6 +21,7 @@ from sweetspot.reports.cells import (
     by_queries,
     queries_of,
 )
+from sweetspot.reports.criteria import MAX_DROP
 from sweetspot.reports.fairness import (
     attacks_behind,
     equally_attacked,
@@ -36,10 +36,6 @@ from sweetspot.reports.grades import identity_leak
 from sweetspot.reports.leak import COMPUTED, NO_PICTURE
 
 WITHOUT_DATA = ("whitebox/no-data", "whitebox/paper")  # attacks of somebody who has no inputs of its own
-METRICS = tuple(
-    name for name, higher in HIGHER_IS_WORSE.items() if higher and name != "reid"
-)  # the least recovered is the smallest
-MAX_DROP = 0.01  # of accuracy in absolute terms, of perplexity relative to vanilla's
 HALF = 0.5  # of vanilla's recovery: what a sweet spot may give away where no floor says what the label alone gives
 SAME_SHARE = 0.01  # of the network: clients whose shares differ by no more do the same work
 SAME = 5e-4  # recoveries nearer than this print the same three digits: they are a tie
@@ -71,20 +67,6 @@ class Verdict:
     notes: tuple[str, ...] = field(default=())
     recovery: float | None = None
     base: float | None = None
-
-
-def check_max_drop(max_drop: float) -> None:
-    """Refuse a tolerance that cannot be meant."""
-    if not 0 <= max_drop < math.inf:
-        raise UserError(
-            f"--max-drop must be a number of at least 0, such as 0.01 for one percentage point; got {max_drop:g}"
-        )
-
-
-def check_metric(metric: str | None) -> None:
-    """Refuse a metric of recovery that there is not; None stands for the usual one."""
-    if metric is not None:
-        check_one_of("--metric", metric, METRICS)
 
 
 def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:

@@ -20,14 +20,15 @@ from typing import Any
 
 import docstring_parser
 from jsonargparse import ArgumentError, ArgumentParser
-from lightning.pytorch import Trainer
 
 from sweetspot.errors import UserError, first_line, meant
-from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
-from sweetspot.options import Declared
+from sweetspot.options import Option
+from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import Registry, is_users_own
 from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
+from sweetspot.runs.experiments import experiment, shipped
 from sweetspot.runs.signals import sigterm_as_ctrl_c
+from sweetspot.runs.trainer_flags import trainer_flags
 from sweetspot.runs.yaml_files import read_yaml
 
 OURS = {
@@ -120,7 +121,8 @@ class ScriptParser(ArgumentParser):
 
     def config_keys(self) -> set[str]:
         """The keys that a `--config` file may have, those of the Trainer as `trainer.name`."""
-        return {action.dest for action in self._actions} - {"help", "config", "print_config"}
+        keys = {action.dest for action in self._actions} - {"help", "config", "print_config"}
+        return keys | {key.partition(".")[0] for key in keys}
 
 
 def is_unicode(text: str) -> bool:
@@ -200,13 +202,32 @@ def default_of(each: dataclasses.Field[Any]) -> Any:
     return each.default_factory() if callable(each.default_factory) else each.default
 
 
+def as_called(text: str, prog: str) -> str:
+    """A text about the scripts in the words of who called: of `sweetspot COMMAND`, which runs anywhere, that command.
+
+    Example:
+        >>> as_called("python train.py --config configs/synthetic.yaml --lambda 1", "sweetspot train")
+        'sweetspot train --config synthetic --lambda 1'
+    """
+    if not prog.startswith("sweetspot "):
+        return text
+    return re.sub(r"configs/(?:sweeps/)?(\w+)\.yaml", r"\1", re.sub(r"python (\w+)\.py", r"sweetspot \1", text))
+
+
 def script_parser(prog: str, usage: str, description: str, examples: str) -> ScriptParser:
-    """A parser with help that ends in examples, and whose complaints are ours to print."""
+    """A parser with help that ends in examples, and whose complaints are ours to print.
+
+    Args:
+        prog: how the command was called, such as `python train.py` or `sweetspot train`.
+        usage: what follows it.
+        description: what it does.
+        examples: of the scripts, such as `python train.py --lambda 1`.
+    """
     return ScriptParser(
         prog=prog,
-        usage=f"{'python ' if prog.endswith('.py') else ''}{prog} {usage}",
+        usage=as_called(f"{prog} {usage}", prog),
         description=description,
-        epilog=f"examples:\n{examples}",
+        epilog=as_called(f"examples:\n{examples}", prog),
         formatter_class=Examples,
         exit_on_error=False,
         allow_abbrev=True,
@@ -228,22 +249,24 @@ def add_options(
         axes: whether options of a defence take several values.
     """
     taken = dict(parser._option_string_actions)
-    owners: dict[str, list[type[Declared]]] = {}
+    owners: dict[str, dict[str, Option]] = {}  # of every option, which parts have it
     for flag, registry in kinds.items():
-        for part in (*(registry[name] for name in registry), *named_by_user(argv, flag, registry)):
-            for name in part.options:
-                owners.setdefault(name, []).append(part)
+        own = {part.name: part.options for part in named_by_user(argv, flag, registry)}
+        for part, options in {**registry.options(), **own}.items():
+            for name, each in options.items():
+                owners.setdefault(name, {})[part] = each
                 if flag == "attacks":
                     parser.attack_options.add(name)
+    defences = {*PENALTIES.options(), *RELEASES.options()}
     for name, parts in owners.items():
         flag = "--" + name.replace("_", "-")
-        own, of_attack = ", ".join(part.name for part in parts), name in parser.attack_options
+        named, of_attack = ", ".join(parts), name in parser.attack_options
         if flag in taken:
-            raise UserError(f"{parts[-1].name} has an option {name}, and {flag} is a flag already; call it otherwise")
-        if of_attack and any(part.name in (*PENALTIES, *RELEASES) for part in parts):
-            raise UserError(f"{own} both have an option {name}; call that of the attack otherwise")
-        each = parts[0].options[name]
-        text = f"of {own}: {each.help}{shown_default(each.default)}".replace("%", "%%")
+            raise UserError(f"{[*parts][-1]} has an option {name}, and {flag} is a flag already; call it otherwise")
+        if of_attack and not defences.isdisjoint(parts):
+            raise UserError(f"{named} both have an option {name}; call that of the attack otherwise")
+        each = next(iter(parts.values()))
+        text = f"of {named}: {each.help}{shown_default(each.default)}".replace("%", "%%")
         group = parser.heading("attacks" if of_attack else "defence")
         if axes and not of_attack:
             group.add_argument(flag, nargs="+", default=None, help=text)
@@ -252,7 +275,7 @@ def add_options(
             group.add_argument(flag, type=each.kind | None, default=None, help=text)
 
 
-def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]) -> list[type[Declared]]:
+def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]) -> list[type[Any]]:
     """The user's own classes that a flag of the command line, or of a file that it names, speaks of."""
     arguments = files_first(sys.argv[1:] if argv is None else argv)
     named: list[str] = []
@@ -311,14 +334,22 @@ def add_attacks(parser: ScriptParser) -> None:
 def add_config_file(parser: ArgumentParser) -> None:
     """`--config FILE`."""
     parser.add_argument(
-        "--config", action="config", help="a YAML file of flags; a flag on the command line wins over it"
+        "--config",
+        action="config",
+        help="a YAML file of flags, or an experiment that comes with sweetspot by its name; a flag on the command line "
+        f"wins over it. Experiments: {', '.join(shipped())}",
     )
 
 
 def add_trainer(parser: ArgumentParser) -> None:
     """Lightning's own flags, under `--trainer.`."""
-    parser.add_class_arguments(Trainer, "trainer", skip=OURS, instantiate=False)
-    parser.set_defaults({f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()})
+    group = parser.add_argument_group("trainer", "arguments of Lightning's Trainer")
+    for each in trainer_flags():
+        if each.name not in OURS:
+            default = TRAINER_DEFAULTS.get(each.name, each.default)
+            group.add_argument(
+                f"--trainer.{each.name}", type=each.kind, default=default, help=each.help.replace("%", "%%")
+            )
 
 
 def parse_train(parser: ScriptParser, argv: Sequence[str] | None = None) -> TrainConfig:
@@ -373,6 +404,8 @@ def files_in(parser: ScriptParser, arguments: Sequence[str]) -> dict[Path, dict[
 def files_first(argv: Sequence[str]) -> list[str]:
     """The arguments with every `--config FILE` in front: jsonargparse lets the later win, and a flag must always win.
 
+    The name of an experiment that comes with sweetspot is its file.
+
     Example:
         >>> files_first(["--lambda", "1", "--config", "a.yaml"])
         ['--config', 'a.yaml', '--lambda', '1']
@@ -382,14 +415,18 @@ def files_first(argv: Sequence[str]) -> list[str]:
     for argument in argv:
         name, equals, value = argument.partition("=")
         if len(name) > 4 and "--config".startswith(name):  # argparse takes abbreviations
-            files += ["--config", value] if equals else ["--config"]
+            files += ["--config", str(experiment(value))] if equals else ["--config"]
+        elif files[-1:] == ["--config"]:
+            files.append(str(experiment(argument)))
         else:
-            (files if files[-1:] == ["--config"] else flags).append(argument)
+            flags.append(argument)
     return files + flags
 
 
 def read_config(parser: ScriptParser, path: Path) -> dict[str, Any]:
     """What a `--config` file says, if it is a mapping of keys that there are."""
+    if not path.exists() and (near := meant(path.stem, shipped())):
+        raise UserError(f"--config {path} is not there{near}")
     written = read_yaml("--config", path)
     if not isinstance(written, dict) or not written:
         raise UserError(f"--config {path} must hold flags by name, such as lambda: 1; see --print_config for one")

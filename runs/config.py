@@ -1,4 +1,7 @@
-"""TrainConfig: everything that defines one run, from flags and YAML files, and the name that follows from it."""
+"""TrainConfig: everything that defines one run, from flags and YAML files, and the name that follows from it.
+
+Parsers are built from the classes here; what needs torch is imported where a config is made, and not before.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,15 @@ import types
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sweetspot.datamodules.augment import checked_augmentations
 from sweetspot.errors import UserError, check_one_of
-from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part, Penalty
-from sweetspot.lightning_modules.defences.bottlenecks import parsed
-from sweetspot.lightning_modules.defences.releases import Gaussian, Noise
-from sweetspot.lightning_modules.networks import NETWORKS
-from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign
 from sweetspot.options import options_of
+from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import is_users_own
+
+if TYPE_CHECKING:
+    from sweetspot.lightning_modules.defences import Part, Penalty
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "devices": 1,  # a run means the same on every machine; several devices are asked for
@@ -56,6 +57,10 @@ OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
 LEAST_DATA = 20  # inputs of an attacker's own: fewer teach nothing
 TEXT_CHANNELS = ("fp16", "int8", "0.1", "0.3", "1")  # tried on text where no others are named
 DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
+SOURCES = ("w", "a")  # of the attack on a gradient: the part of it that its tensor stage takes the moments of,
+SUBSPACES = ("span", "moment")  # where that stage works,
+LOSSES = ("half-sum", "sum", "mean")  # what the client minimised: ½·Σ(f − y)², Σ(f − y)², Σ(f − y)² / B,
+BIAS = 30.0  # and Remark 1: large against labels and outputs, so that all residues have one sign and a like size
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
@@ -307,12 +312,16 @@ class TrainConfig(AttackConfig):
         self.trainer = {
             name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
         }
+        from sweetspot.datamodules.augment import checked_augmentations
+
         self.augment = checked_augmentations("--augment", self.augment)
         self.bottleneck = None if self.bottleneck == "none" else self.bottleneck
         is_open = not self.release  # nobody says what is released, not even none
         self.release = [name for each in self.release for name in chained(each)]
         self.release = [] if self.release == ["none"] else self.release
         if self.bottleneck is not None:
+            from sweetspot.lightning_modules.defences.bottlenecks import parsed
+
             parsed(self.bottleneck)
         self.choose_penalty()
         if is_open:
@@ -360,6 +369,8 @@ class TrainConfig(AttackConfig):
     @property
     def sigma(self) -> float | None:
         """The standard deviation of Gaussian noise on z as it is; None where there is no such noise."""
+        from sweetspot.lightning_modules.defences.releases import Gaussian
+
         for part, record in zip(self.releases, self.release_record(), strict=True):
             if issubclass(part, Gaussian) and record["unit"] == "raw":
                 return float(record["sigma"])
@@ -428,6 +439,9 @@ class TrainConfig(AttackConfig):
     @property
     def is_language(self) -> bool:
         """Whether the network is a language model, and the data a text: gpt2 and its kin, a folder, or owner/name."""
+        from sweetspot.lightning_modules.networks import NETWORKS
+        from sweetspot.lightning_modules.networks.foreign import is_foreign
+
         named = self.network.startswith(LANGUAGE_MODELS) or "/" in self.network or Path(self.network).is_dir()
         return self.network not in NETWORKS and named and not is_foreign(self.network)
 
@@ -566,6 +580,8 @@ def short_network(name: str) -> str:
         >>> short_network("torchvision:resnet18"), short_network("nets/my_model.py:build"), short_network("lenet")
         ('resnet18', 'my_model.build', 'lenet')
     """
+    from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign
+
     if not is_foreign(name):
         return Path(name).name
     source, _, wanted = name.partition(":")
@@ -595,6 +611,8 @@ def implied_release(penalty: type[Penalty], options: dict[str, Any]) -> list[str
         >>> implied_release(PENALTIES["compress"], {"sigma": 1.0}), implied_release(PENALTIES["nopeek"], {"sigma": 1.0})
         (['gaussian'], [])
     """
+    from sweetspot.lightning_modules.defences.releases import Noise
+
     noisy = [name for name in RELEASES if issubclass(RELEASES[name], Noise)]
     asked = [name for name in noisy if (RELEASES[name].options.keys() - Noise.options.keys()) & options.keys()]
     return asked if penalty.needs_noise and len(asked) == 1 else []

@@ -8,9 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import lightning
-from lightning.pytorch.callbacks import Callback
-
 HANDLERS: list[Callable[[int, Any], None]] = []  # of the commands that this process is in, the innermost last
 
 
@@ -43,10 +40,3 @@ def hear_sigterm() -> None:
     """Hear SIGTERM again where a library has put its own handler in our place."""
     if HANDLERS and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, HANDLERS[-1])
-
-
-class HearSigterm(Callback):
-    """Takes SIGTERM back from Lightning, whose handler tells all ranks of it, and waits for those that cannot hear."""
-
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        hear_sigterm()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweetspot.errors import UserError
-from sweetspot.reports.sweet_spot import MAX_DROP, check_max_drop, check_metric
+from sweetspot.reports.criteria import MAX_DROP, check_max_drop, check_metric
 from sweetspot.runs.command_line import spelled
 from sweetspot.runs.config import check_types
 from sweetspot.sweeps.axes import Grid, Range

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: there is no command {name}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     command = importlib.import_module(f"sweetspot.commands.{name}")
-    return int(command.main(arguments[1:]))
+    return int(command.main(arguments[1:], f"sweetspot {name}"))
 
 
 if __name__ == "__main__":

@@ -19,11 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sweetspot.errors import UserError
 
 LONGEST = 255  # bytes of a file's name
+PICTURES = (".png", ".pdf", ".svg", ".jpg")  # how a picture's file may end
 # what torch.load raises where a file is not what torch.save wrote; not among them: no memory, no permission, Ctrl-C
 DAMAGE: tuple[type[Exception], ...] = (EOFError, zipfile.BadZipFile, pickle.UnpicklingError, struct.error)
 DAMAGE += (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, AssertionError)
@@ -92,6 +91,13 @@ def check_writable(flag: str, file: str | Path | None) -> None:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{flag} {path} cannot be written ({getattr(error, 'strerror', error)})") from error
+
+
+def check_figure(flag: str, file: str | None) -> None:
+    """Refuse, before any work is done, a picture that could not be drawn or written in the end; None is none."""
+    if file is not None and Path(file).suffix.lower() not in PICTURES:
+        raise UserError(f"{flag} {file} must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+    check_writable(flag, file)
 
 
 def temporary_name(target: Path) -> Path:
@@ -170,6 +176,8 @@ def save_tensors(path: Path, content: Any) -> None:
 
     A full disk is an OSError as it is for every other file, not the RuntimeError of torch's writer.
     """
+    import torch
+
     with replacing(path) as temporary, ErrorKeeper(temporary, "wb") as file:
         try:
             torch.save(content, file)
@@ -185,6 +193,8 @@ def read_tensors(path: Path) -> Any:
     Only damage is a DamagedFileError; a machine without memory, or a file that may not be read, is neither damage nor
     a reason to throw the file away.
     """
+    import torch
+
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except DAMAGE as error:

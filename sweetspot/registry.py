@@ -13,9 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
+from sweetspot.declarations import NotWrittenOutError, declared_in
 from sweetspot.errors import UserError, first_line, nearest
+from sweetspot.options import Declared, Option
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Declared)
+OF_USERS = ("sweetspot.attacks", "sweetspot.lightning_modules.defences")  # rooms that users' files build on
 NAMED: set[str] = set()  # modules of packages that the user has named as code
 
 
@@ -28,17 +31,31 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, base: type[T]) -> None:
-        self.kind, self.base = kind, base
-        self.known: dict[str, type[T]] = {}
+        self.kind, self.given_base = kind, base
+        self.registered: dict[str, type[T]] = {}
+
+    @property
+    def base(self) -> type[T]:
+        """What a user's own must be a subclass of."""
+        return self.given_base
+
+    @property
+    def known(self) -> dict[str, type[T]]:
+        """Every class by its name."""
+        return self.registered
+
+    def options(self) -> dict[str, dict[str, Option]]:
+        """The options of every class by its name."""
+        return {name: found.options for name, found in self.known.items()}
 
     def __call__(self, name: str) -> Callable[[type[T]], type[T]]:
         """`@PENALTIES("mixcon")` above a class registers it; a name that is taken is an error."""
 
         def register(found: type[T]) -> type[T]:
-            if self.known.get(name, found) is not found:
-                raise ValueError(f"there is a {self.kind} {name} already: {self.known[name].__name__}")
-            self.known[name] = found
-            found.name = name  # type: ignore[attr-defined]
+            if self.registered.get(name, found) is not found:
+                raise ValueError(f"there is a {self.kind} {name} already: {self.registered[name].__name__}")
+            self.registered[name] = found
+            found.name = name
             return found
 
         return register
@@ -52,10 +69,10 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> type[T]:
         """The class of this name, or of `path/to/file.py:Class`."""
         if is_users_own(name):
-            found = load_class(name)
-            if not issubclass(found, self.base):
-                raise UserError(f"{name} is no {self.kind}: it must be a subclass of {self.base.__name__}")
-            found.name = name  # type: ignore[attr-defined]
+            base, found = self.base, load_class(name)
+            if not issubclass(found, base):
+                raise UserError(f"{name} is no {self.kind}: it must be a subclass of {base.__name__}")
+            found.name = name
             return found
         if name not in self.known:
             near = nearest(name, self.known)
@@ -65,6 +82,38 @@ class Registry(Generic[T]):
                 f"and your own as path/to/file.py:Class)"
             )
         return self.known[name]
+
+
+class RoomRegistry(Registry[T]):
+    """The classes of a room: it is imported when one of them is looked up, and their options are known before.
+
+    Args:
+        kind: what they are, in words.
+        package: the room, which registers them when it is imported.
+        base: what in it a user's own must be a subclass of.
+        called: by which name the room's files call this registry.
+    """
+
+    def __init__(self, kind: str, package: str, base: str, called: str) -> None:
+        self.kind, self.package, self.base_name, self.called = kind, package, base, called
+        self.registered = {}
+
+    @property
+    def base(self) -> type[T]:
+        base: type[T] = getattr(importlib.import_module(self.package), self.base_name)
+        return base
+
+    @property
+    def known(self) -> dict[str, type[T]]:
+        importlib.import_module(self.package)
+        return self.registered
+
+    def options(self) -> dict[str, dict[str, Option]]:
+        try:
+            declared = declared_in(self.package, self.called)
+        except NotWrittenOutError:
+            return super().options()
+        return {**declared, **{name: found.options for name, found in self.registered.items()}}
 
 
 def is_users_own(name: str) -> bool:
@@ -130,6 +179,8 @@ def short_names() -> Iterator[None]:
 
     A package of that name that the user has stays theirs.
     """
+    for room in OF_USERS:
+        importlib.import_module(room)
     ours = Path(__file__).resolve().parent
     short = {
         name.removeprefix("sweetspot."): module for name, module in sys.modules.items() if name.startswith("sweetspot.")

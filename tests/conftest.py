@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from sweetspot.commands.train import train
 from sweetspot.datamodules.tokens import train_bpe
 from sweetspot.lightning_modules.causal_lm import gpt2_tiny
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.runs.config import TrainConfig
+from sweetspot.training import train
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.pop("SWEETSPOT_DATA", None)  # no test may lean on data that happen to lie on this machine

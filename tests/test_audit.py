@@ -21,7 +21,6 @@ from sweetspot.__main__ import main
 from sweetspot.attacks import Victim
 from sweetspot.attacks.descent import Descent
 from sweetspot.commands.evaluate import main as evaluate_main
-from sweetspot.commands.train import train
 from sweetspot.datamodules.npz import npz as npz_arrays
 from sweetspot.datamodules.tensors import TensorDataModule
 from sweetspot.errors import UserError
@@ -34,6 +33,7 @@ from sweetspot.reports.page import write_report
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.conftest import ROOT, refused_by
 from tests.weak_attacks import weaken
 

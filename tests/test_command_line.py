@@ -24,7 +24,7 @@ from torch import nn
 import sweetspot.datamodules.torchvision_sets as torchvision_sets
 from sweetspot.attacks import Attack, Reconstruction, Victim
 from sweetspot.commands import evaluate, report, sweep
-from sweetspot.commands.train import main, train
+from sweetspot.commands.train import main
 from sweetspot.lightning_modules.defences import PENALTIES, Penalty, option
 from sweetspot.lightning_modules.networks import NETWORKS, Architecture, network
 from sweetspot.lightning_modules.split_module import SplitModule
@@ -32,13 +32,14 @@ from sweetspot.registry import load_file
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.command_line import parse_train, train_parser
 from sweetspot.runs.config import TrainConfig
+from sweetspot.training import train
 from tests.conftest import ROOT, readme_commands, refused_by
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def parse(*argv: str) -> TrainConfig:
-    return parse_train(train_parser("train.py", "", ""), argv)
+    return parse_train(train_parser("python train.py", "", ""), argv)
 
 
 # ---------------------------------------------------------------------- flags and files

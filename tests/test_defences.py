@@ -14,7 +14,7 @@ import sweetspot.attacks.decoder.attack as decoder_attack
 import sweetspot.attacks.whitebox as whitebox
 from sweetspot.attacks import Victim
 from sweetspot.commands import evaluate
-from sweetspot.commands.train import main, train
+from sweetspot.commands.train import main
 from sweetspot.errors import UserError
 from sweetspot.evaluations.chosen import STANDARD
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
@@ -23,6 +23,7 @@ from sweetspot.reports.tables import describe_defence
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.conftest import refused_by
 
 Make = Callable[..., TrainConfig]

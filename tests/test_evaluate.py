@@ -25,7 +25,6 @@ from sweetspot.attacks.whitebox import WhiteBox
 from sweetspot.commands import report
 from sweetspot.commands.evaluate import main
 from sweetspot.commands.train import main as train_main
-from sweetspot.commands.train import train
 from sweetspot.datamodules import TensorDataModule, load
 from sweetspot.datamodules.assets import AssetError
 from sweetspot.errors import UserError
@@ -37,6 +36,7 @@ from sweetspot.metrics.summary import BESIDE
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.conftest import readme_commands, refused_by
 from tests.weak_attacks import weaken
 

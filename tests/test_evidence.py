@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sweetspot.commands.evaluate import main
-from sweetspot.commands.train import train
 from sweetspot.evaluations.dispatch import attacked_already
 from sweetspot.evaluations.evidence import add_leaks, warnings_of
 from sweetspot.reports.page import write_report
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.conftest import refused_by
 from tests.weak_attacks import weaken
 

@@ -16,7 +16,6 @@ import yaml
 from safetensors.torch import save_file
 
 from sweetspot.commands.invert import main
-from sweetspot.commands.train import build_language, train
 from sweetspot.commands.train import main as train_main
 from sweetspot.evaluations.dispatch import evaluate
 from sweetspot.lightning_modules.defences.releases import Chain
@@ -25,6 +24,7 @@ from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.runs.checkpoints import load_checkpoint, load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import build_language, train
 from tests.attacks.text.conftest import Rotation
 from tests.conftest import ROOT, readme_commands, refused_by
 

@@ -17,13 +17,13 @@ from sweetspot.attacks import AttackerData, Victim
 from sweetspot.attacks.decoder import Decoder
 from sweetspot.attacks.whitebox import WhiteBox
 from sweetspot.commands.evaluate import main
-from sweetspot.commands.train import train
 from sweetspot.lightning_modules.defences import RELEASES, Release, option
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.sweeps.grid import completed, laid_out
+from sweetspot.training import train
 
 Make = Callable[..., TrainConfig]
 

@@ -23,9 +23,9 @@ import torch
 import yaml
 
 from sweetspot.commands.sweep import main
-from sweetspot.commands.train import train
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
 from sweetspot.runs.config import TrainConfig
+from sweetspot.training import train
 from tests.conftest import ROOT, readme_commands, refused_by
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -19,13 +19,13 @@ import torch
 import yaml
 
 from sweetspot.attacks import Victim
-from sweetspot.commands.train import train
 from sweetspot.datamodules import TensorDataModule, load
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.utility import measure_utility
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import TrainConfig
+from sweetspot.training import train
 from tests.conftest import ROOT
 
 Make = Callable[..., TrainConfig]

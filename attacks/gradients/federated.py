@@ -13,8 +13,7 @@ from torch import Tensor
 
 from sweetspot.attacks.gradients.activations import Activation
 from sweetspot.errors import UserError
-
-BIAS = 30.0  # Remark 1: large against labels and outputs, so that all residues have one sign and a like size
+from sweetspot.runs.config import BIAS
 
 
 @dataclass(frozen=True)

@@ -26,18 +26,17 @@ from sweetspot.attacks.gradients.federated import Gradient, Weights, explained
 from sweetspot.attacks.gradients.hermite import plan
 from sweetspot.attacks.gradients.labels import labelled, unclipped
 from sweetspot.attacks.gradients.magnitudes import scaled
-from sweetspot.attacks.gradients.moments import SOURCES, Observed, projections, without_lower_orders
+from sweetspot.attacks.gradients.moments import Observed, projections, without_lower_orders
 from sweetspot.attacks.gradients.polish import joint, signed
 from sweetspot.attacks.gradients.refinement import completed, refined, reported_entries
 from sweetspot.attacks.gradients.subspace import Span, moment_subspace, row_span
 from sweetspot.errors import UserError, check_one_of
+from sweetspot.runs.config import LOSSES, SOURCES, SUBSPACES
 
 EXACT = 1e-8  # a relative gradient residual that only the true batch reaches
 NEAR = 1.1  # with noise: the residual may exceed what no batch of this size could explain by this factor
 UNEXPLAINED = 0.05  # or may leave this fraction of the gradient unexplained
 JOINT = 600  # the most unknowns that are solved for at once
-SUBSPACES = ("span", "moment")
-LOSSES = ("half-sum", "sum", "mean")  # ½·Σ(f − y)², Σ(f − y)², Σ(f − y)² / B
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """VGG16 for 32 px images, its convolutions from torchvision, with and without batch normalisation."""
 
 from torch import nn
-from torchvision.models.vgg import cfgs, make_layers
 
 from sweetspot.lightning_modules.networks.split import Architecture, ShapeError, network, only_default_head
 
@@ -11,6 +10,8 @@ DROPOUT = 0.5  # torchvision's default
 
 def vgg(name: str, shape: tuple[int, ...], classes: int, head: str, batch_norm: bool) -> Architecture:
     """VGG16's layers under their names in the paper (conv1_1 … conv5_3); each block ends with its pooling layer."""
+    from torchvision.models.vgg import cfgs, make_layers
+
     only_default_head(name, head)
     if len(shape) != 3 or min(shape[1:]) < 32:
         raise ShapeError(

@@ -9,18 +9,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sweetspot.attacks import ATTACKS
 from sweetspot.errors import UserError
-from sweetspot.evaluations.audit import Subject, audited
-from sweetspot.evaluations.chosen import check_asked
-from sweetspot.evaluations.models import AuditConfig, subject_of
+from sweetspot.evaluations.audit_config import AuditConfig
 from sweetspot.files import check_writable
-from sweetspot.lightning_modules.defences import RELEASES
-from sweetspot.reports.tables import attacks_table, describe_defence
+from sweetspot.registries import ATTACKS, RELEASES
 from sweetspot.runs.command_line import HEADINGS, NO_FLAGS, ScriptParser, add_dataclass, add_options, run_command
 from sweetspot.runs.command_line import script_parser as command_parser
-from sweetspot.runs.environment import pick_device
+
+if TYPE_CHECKING:
+    from sweetspot.evaluations.audit import Subject
 
 EXAMPLES = """\
   sweetspot attack my_model.py:build --weights w.pt --cut layer1 --data photos/ --image-size 64
@@ -37,11 +36,11 @@ PLACES = {
 }
 
 
-def attack_parser(argv: list[str] | None) -> ScriptParser:
+def attack_parser(argv: list[str] | None, prog: str) -> ScriptParser:
     """The flags of an audit: AuditConfig's, and those of releases and attacks."""
     usage = "MODEL --weights FILE --cut NAME --data DATASET [--attacks NAME …] [FLAG …]"
     description = "Attack a model that you have, without a run, and say how much of its inputs comes back."
-    parser = command_parser("sweetspot attack", usage, description, EXAMPLES)
+    parser = command_parser(prog, usage, description, EXAMPLES)
     parser.add_argument("model", type=str, help="torchvision:NAME, timm:NAME, file.py:function, or one of sweetspot's")
     without = (*NO_FLAGS, *OF_TEXT, "model", "attack_seed")
     add_dataclass(parser, AuditConfig, without, headings=PLACES, otherwise="attacks")
@@ -49,9 +48,9 @@ def attack_parser(argv: list[str] | None) -> ScriptParser:
     return parser
 
 
-def parsed_config(argv: list[str] | None) -> AuditConfig:
+def parsed_config(argv: list[str] | None, prog: str) -> AuditConfig:
     """The config that a command line asks for."""
-    parser = attack_parser(argv)
+    parser = attack_parser(argv, prog)
     parsed = parser.parse_args(argv).as_dict()
     fields = {each.name for each in dataclasses.fields(AuditConfig)}
     known = {name: value for name, value in parsed.items() if name in fields}
@@ -63,16 +62,24 @@ def parsed_config(argv: list[str] | None) -> AuditConfig:
 
 def say_what_is_attacked(subject: Subject) -> None:
     """Two lines before the attacks: the data, the model."""
+    from sweetspot.reports.tables import describe_defence
+
     data = subject.data.record()
     print(f"data     {data['name']}: {data['train']:,} of the attacker's own, {data['test']:,} test ({data['source']})")
     print(f"model    {subject.model} cut after {subject.cut}, {describe_defence(subject.defence())}", flush=True)
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "sweetspot attack") -> int:
     """Parse, attack, print."""
 
     def command() -> None:
-        config = parsed_config(argv)
+        config = parsed_config(argv, prog)
+        from sweetspot.evaluations.audit import audited
+        from sweetspot.evaluations.chosen import check_asked
+        from sweetspot.evaluations.models import subject_of
+        from sweetspot.reports.tables import attacks_table
+        from sweetspot.runs.environment import pick_device
+
         check_asked(config)
         if config.page is not None:
             if not config.page.lower().endswith(".html"):

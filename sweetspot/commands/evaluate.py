@@ -8,23 +8,11 @@ python evaluate.py checkpoints/pydoc-* --attacks text --policy hybrid        # t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from sweetspot.attacks import ATTACKS
-from sweetspot.errors import UserError
-from sweetspot.evaluations.chosen import check_asked
-from sweetspot.evaluations.dispatch import check_attacks_fit, evaluate, found_done, is_text
+from sweetspot.registries import ATTACKS
 from sweetspot.registry import load_code
-from sweetspot.reports.gathering import Gathered, is_run, walk
-from sweetspot.reports.tables import attacks_table
-from sweetspot.reports.text_figures import frontier_figure
 from sweetspot.runs.command_line import ScriptParser, add_attacks, add_options, run_command, script_parser
 from sweetspot.runs.config import AttackConfig
-from sweetspot.runs.environment import pick_device
-from sweetspot.runs.folder import Run
-from sweetspot.runs.matching import matching_vanilla
 
 EXAMPLES = """\
   python evaluate.py checkpoints/mnist-*                                            the standard suite on 100 images
@@ -38,53 +26,11 @@ EXAMPLES = """\
 """
 
 
-def run_at(path: Path) -> Run:
-    """The finished run at a path, or what is wrong with it."""
-    path = path.resolve()  # `.` inside a run is that run
-    if path.suffix == ".ckpt" and path.is_file() and path.name != "last.ckpt":
-        raise UserError(f"{path} is no run: give a run's folder, or its last.ckpt")
-    run = Run(path.parent if path.suffix == ".ckpt" else path)
-    if not run.folder.is_dir():
-        raise UserError(f"there is no run {run.folder}; train.py makes one")
-    if not run.checkpoint.is_file() and run.finished and "audit" in run.read_results():
-        raise UserError(f"{run.folder} is an audit, and no run: `sweetspot attack` goes on with it")
-    if not run.checkpoint.is_file():
-        raise UserError(f"{run.folder} has no last.ckpt, so there is nothing to attack; train.py makes it")
-    if not run.finished:
-        raise UserError(
-            f"{run.folder} has no results.json: its training is not finished, or the file was removed; "
-            f"`{run.command()}` goes on from its last.ckpt"
-        )
-    return run
-
-
-def expanded(paths: Sequence[str], config: AttackConfig) -> list[Path]:
-    """The paths, with the runs in it for a folder of runs; what is no run, or cannot be attacked so, is named."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if not path.is_dir() or is_run(path):
-            found.append(path)  # named by the user: what is wrong with it is an error
-            continue
-        below = [each for each in sorted(walk(path, Gathered())) if each.is_dir()]
-        if not below:
-            print(f"skipped  {path}: there is no run in it", flush=True)
-        for each in below:
-            try:
-                check_attacks_fit(str(each), is_text(run_at(each)), config)
-            except UserError as error:
-                print(f"skipped  {error}", flush=True)
-            else:
-                found.append(each)
-    if not found:
-        raise UserError(f"no run to attack in {' '.join(paths)}; train.py and sweep.py make them")
-    return list(dict.fromkeys(each.resolve() for each in found))
-
-
-def evaluate_parser(argv: list[str] | None) -> ScriptParser:
+def evaluate_parser(argv: list[str] | None, prog: str) -> ScriptParser:
     """The flags of an evaluation: AttackConfig's, and those of attacks."""
     usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--prompts N] [FLAG …]"
     description = "Attack saved runs, and say how much of their inputs comes back."
-    parser = script_parser("evaluate.py", usage, description, EXAMPLES)
+    parser = script_parser(prog, usage, description, EXAMPLES)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, their last.ckpt, or folders of runs")
     data = parser.heading("data")
     data.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
@@ -96,11 +42,11 @@ def evaluate_parser(argv: list[str] | None) -> ScriptParser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python evaluate.py") -> int:
     """Parse, attack, print."""
 
     def command() -> None:
-        parser = evaluate_parser(argv)
+        parser = evaluate_parser(argv, prog)
         parsed = parser.parse_args(argv).as_dict()
         paths = parsed.pop("runs")
         root, dataset = parsed.pop("data_root"), parsed.pop("dataset")
@@ -109,35 +55,9 @@ def main(argv: list[str] | None = None) -> int:
         given = {name: parsed.pop(name) for name in parser.attack_options}
         options = {name: value for name, value in given.items() if value is not None}
         config = AttackConfig(**parsed, attack_options=options)
-        check_asked(config)
-        if config.attacks == ["none"]:
-            raise UserError("--attacks none leaves nothing to do; name whitebox, decoder or text")
-        pick_device(config.device)
-        failed: list[str] = []
-        texts: list[dict[str, Any]] = []
-        chosen = expanded(paths, config)
-        for path in chosen:
-            try:
-                run = run_at(path)
-                if len(chosen) > 1:
-                    print(run.folder, flush=True)
-                if (results := found_done(run, config)) is None:
-                    with run.claimed():
-                        results = evaluate(run, config, root, dataset)
-            except UserError as error:  # the others are attacked all the same
-                failed.append(str(error))
-                continue
-            attacks_table(results, matching_vanilla(run))
-            if "text/hybrid" in results["attacks"]:
-                texts.append(results)
-        if len(texts) > 1:
-            picture = run_at(chosen[0]).folder.parent / "text-frontier.png"
-            frontier_figure(texts, picture)
-            print(f"picture  {picture}", flush=True)
-        if failed:
-            raise UserError(
-                failed[0] if len(chosen) == 1 else f"{len(failed)} of {len(chosen)} failed: {'; '.join(failed)}"
-            )
+        from sweetspot.evaluations.several import evaluate_runs
+
+        evaluate_runs(paths, config, root, dataset)
 
     return run_command(command)
 

@@ -16,17 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from rich.console import Console
-
 from sweetspot.errors import UserError
-from sweetspot.evaluations.gradients import GradientConfig, invert_gradient
-from sweetspot.evaluations.leak import LeakConfig, invert_leak
+from sweetspot.evaluations.gradient_config import GradientConfig
+from sweetspot.evaluations.leak_config import LeakConfig
 from sweetspot.files import replacing
-from sweetspot.reports.gradient_figures import samples_figure
-from sweetspot.reports.gradient_tables import STAGES, gradient_table
-from sweetspot.reports.tables import recovery_table
-from sweetspot.reports.text_figures import observations_figure
 from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
 
 EXAMPLES = """\
@@ -45,20 +38,20 @@ GRADIENT_EXAMPLES = """\
 """
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python invert.py") -> int:
     """Parse, invert, print."""
     arguments = [re.sub(r"^--out(?==|$)", "--json", each) for each in (sys.argv[1:] if argv is None else argv)]
-    return main_gradient(arguments[1:]) if arguments[:1] == ["gradient"] else main_text(arguments)
+    return main_gradient(arguments[1:], prog) if arguments[:1] == ["gradient"] else main_text(arguments, prog)
 
 
-def main_text(argv: list[str]) -> int:
+def main_text(argv: list[str], prog: str) -> int:
     """The command `text`; its help is the one that shows without a word."""
     usage = (
         "text --model NAME (--text TEXT … | --prompts FILE | --states FILE) [FLAG …]\n"
         "       python invert.py gradient [FLAG …]        (python invert.py gradient --help lists its flags)"
     )
     description = "Recover text from the hidden states of a language model, or a training batch from a gradient."
-    parser = script_parser("invert.py", usage, description, EXAMPLES + GRADIENT_EXAMPLES)
+    parser = script_parser(prog, usage, description, EXAMPLES + GRADIENT_EXAMPLES)
     parser.add_argument("what", type=str, help="text; gradient has flags of its own")
     add_dataclass(parser, LeakConfig)
 
@@ -67,6 +60,10 @@ def main_text(argv: list[str]) -> int:
         if (what := parsed.pop("what")) != "text":
             raise UserError(f"the first word must be text or gradient; got {what}")
         config = LeakConfig(**parsed)
+        from sweetspot.evaluations.leak import invert_leak
+        from sweetspot.reports.tables import recovery_table
+        from sweetspot.reports.text_figures import observations_figure
+
         results = invert_leak(config)
         recovery_table(results)
         write_results(results, config.json)
@@ -76,15 +73,20 @@ def main_text(argv: list[str]) -> int:
     return run_command(command)
 
 
-def main_gradient(argv: list[str]) -> int:
+def main_gradient(argv: list[str], prog: str) -> int:
     """The command `gradient`."""
     usage = "gradient [--activation NAME] [--width M] [--dim D | --dataset NAME | --states FILE] [--batch B] [FLAG …]"
     description = "Recover a training batch from one gradient and the weights it was taken at."
-    parser = script_parser("invert.py", usage, description, GRADIENT_EXAMPLES)
+    parser = script_parser(prog, usage, description, GRADIENT_EXAMPLES)
     add_dataclass(parser, GradientConfig)
 
     def command() -> None:
         config = GradientConfig(**parser.parse_args(argv).as_dict())
+        from rich.console import Console
+
+        from sweetspot.evaluations.gradients import invert_gradient
+        from sweetspot.reports.gradient_tables import gradient_table
+
         with warnings_as_lines(), Console().status("recovering the batch …"):
             results = invert_gradient(config)
         gradient_table(results)
@@ -106,6 +108,11 @@ def write_results(results: Mapping[str, Any], file: str | None) -> None:
 
 def draw_samples(results: Mapping[str, Any], path: Path) -> None:
     """Draw the recovered samples, beside the originals where they are known."""
+    import torch
+
+    from sweetspot.reports.gradient_figures import samples_figure
+    from sweetspot.reports.gradient_tables import STAGES
+
     recovered = {STAGES[name]: torch.tensor(stage["x"]) for name, stage in results["recovered"].items()}
     original = torch.tensor(results["truth"]["x"]) if "truth" in results else None
     samples_figure(recovered, path, original, results["data"]["shape"])

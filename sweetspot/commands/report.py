@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sweetspot.reports.leaderboard import Leaderboard, check_leaderboard, write_leaderboard
-from sweetspot.reports.page import Report, write_report
-from sweetspot.reports.sweet_spot import MAX_DROP, METRICS
+from sweetspot.reports.criteria import MAX_DROP, METRICS
 from sweetspot.runs.command_line import run_command, script_parser
+
+if TYPE_CHECKING:
+    from sweetspot.reports.leaderboard import Leaderboard
+    from sweetspot.reports.page import Report
 
 EXAMPLES = """\
   python report.py checkpoints/                                        writes checkpoints/report.html
@@ -54,11 +57,11 @@ def tell_of_leaderboard(board: Leaderboard) -> None:
     )
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python report.py") -> int:
     """Parse, gather, write, print."""
     usage = "[PATH …] [--out FILE.html] [--max-drop X] [--metric NAME] [--title TEXT] [--leaderboard FILE.md]"
     description = "Write what runs found as one HTML page: the sweet spot, the maps, the pictures, the figures."
-    parser = script_parser("report.py", usage, description, EXAMPLES)
+    parser = script_parser(prog, usage, description, EXAMPLES)
     parser.add_argument(
         "paths", nargs="*", type=str, default=["checkpoints"], help="folders with runs, or runs; default: checkpoints"
     )
@@ -82,6 +85,9 @@ def main(argv: list[str] | None = None) -> int:
 
     def command() -> None:
         parsed = parser.parse_args(argv)
+        from sweetspot.reports.leaderboard import check_leaderboard, write_leaderboard
+        from sweetspot.reports.page import write_report
+
         paths = [Path(path) for path in parsed.paths or ["checkpoints"]]
         out = Path(parsed.out) if parsed.out is not None else default_page(paths[0])
         if parsed.out is None and not paths[0].exists():

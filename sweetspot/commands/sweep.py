@@ -11,11 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sweetspot.attacks import ATTACKS
-from sweetspot.commands.train import train
-from sweetspot.reports.page import write_report
+from sweetspot.registries import ATTACKS
 from sweetspot.runs.command_line import (
     DEFENCE,
     ScriptParser,
@@ -34,7 +32,9 @@ from sweetspot.runs.command_line import (
 from sweetspot.runs.config import FLAG_NAMES, TrainConfig
 from sweetspot.sweeps.axes import FIELDS, grid_of
 from sweetspot.sweeps.config import SweepConfig
-from sweetspot.sweeps.sweep import Outcome, Plan, check_outcome, plan_of, show_plan, show_verdicts, sweep
+
+if TYPE_CHECKING:
+    from sweetspot.sweeps.sweep import Outcome, Plan
 
 OF_AXES = {  # what a flag means besides, where it takes several values
     "lam": "Here, of MixCon alone: 0.01 to 100, as in the paper.",
@@ -57,7 +57,7 @@ EXAMPLES = """\
 """
 
 
-def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
+def sweep_parser(argv: list[str] | None, prog: str) -> ScriptParser:
     """The flags of a sweep: its own, and those of `train.py`, of which those that define a run take several values."""
     usage = "[--lambda λ …] [--FLAG VALUE …] [--search N --FLAG LOW..HIGH] [--config FILE] [--address HOST:PORT]"
     description = (
@@ -65,7 +65,7 @@ def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
         "values, and cells are all their combinations; where none is given, the λ × β grid of MixCon's paper.\n"
         "Finished cells are never done twice."
     )
-    parser = script_parser("sweep.py", usage, description, EXAMPLES)
+    parser = script_parser(prog, usage, description, EXAMPLES)
     add_config_file(parser)
     add_dataclass(parser, SweepConfig, without=("grids",), otherwise="sweep")
     parser.heading("sweep").add_argument(
@@ -83,9 +83,9 @@ def sweep_parser(argv: list[str] | None = None) -> ScriptParser:
     return parser
 
 
-def parse_sweep(argv: list[str] | None = None) -> tuple[SweepConfig, Plan]:
+def parse_sweep(argv: list[str] | None = None, prog: str = "python sweep.py") -> tuple[SweepConfig, Plan]:
     """What a command line asks for."""
-    parser = sweep_parser(argv)
+    parser = sweep_parser(argv, prog)
     arguments = files_first(sys.argv[1:] if argv is None else argv)
     fields, common = parse_fields(parser, argv, [SweepConfig, TrainConfig])
     config, written = SweepConfig(**fields), files_in(parser, arguments)
@@ -97,6 +97,8 @@ def parse_sweep(argv: list[str] | None = None) -> tuple[SweepConfig, Plan]:
         return standing_in("grids", written, arguments)
 
     given: dict[str, Any] = {FLAG_NAMES.get(name, name): common.pop(name) for name in FIELDS}
+    from sweetspot.sweeps.sweep import plan_of
+
     beside = grid_of({**given, **common.pop("options")}, parser.axes, standing)
     if not config.grids:
         return config, plan_of(config, [beside], common)
@@ -117,11 +119,14 @@ def flags_of(parser: ScriptParser, arguments: Sequence[str]) -> list[str]:
     return [name for name in parser.axes if parsed[name] is not None]
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python sweep.py") -> int:
     """Parse, sweep, print."""
 
     def command() -> None:
-        config, plan = parse_sweep(argv)
+        config, plan = parse_sweep(argv, prog)
+        from sweetspot.sweeps.sweep import check_outcome, show_plan, sweep
+        from sweetspot.training import train
+
         if plan.note:
             print(plan.note, flush=True)
         if config.dry_run:
@@ -138,6 +143,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def conclude(outcome: Outcome, config: SweepConfig) -> None:
     """Say what came of a sweep, and write the report of its folder."""
+    from sweetspot.reports.page import write_report
+    from sweetspot.sweeps.sweep import show_verdicts
+
     verdicts = outcome.verdicts(config)
     if not verdicts:
         return

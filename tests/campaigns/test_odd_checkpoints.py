@@ -15,6 +15,7 @@ from sweetspot.commands import train as training
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.campaigns.counting import Tally, run_script, seeded
 from tests.weak_attacks import weaken
 
@@ -68,7 +69,7 @@ def test_odd_checkpoints(
 ) -> None:
     weaken(monkeypatch)
     chosen = config(epochs=1)
-    run = Run(Path(chosen.out) / training.train(chosen)["name"])
+    run = Run(Path(chosen.out) / train(chosen)["name"])
     sound, finished = run.checkpoint.read_bytes(), run.results.read_bytes()
     resumed = ["--config", str(run.config), "--out", chosen.out]
     attacked = [str(run.folder), "--attacks", "whitebox/paper", "--samples", "2", "--device", "cpu"]

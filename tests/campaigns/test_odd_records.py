@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from sweetspot.commands import evaluate, report
-from sweetspot.commands.train import train
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import train
 from tests.campaigns.counting import Tally, run_script, seeded
 from tests.weak_attacks import weaken
 

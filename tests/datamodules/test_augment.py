@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sweetspot.commands.train import main, train
+from sweetspot.commands.train import main
 from sweetspot.datamodules.augment import AUGMENTATIONS, Augmentation, augmentation_seed, checked_augmentations
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.drawing import draws_from
@@ -21,6 +21,7 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import matching_vanilla
 from sweetspot.sweeps.grid import completed, laid_out
+from sweetspot.training import train
 from tests.conftest import ROOT
 
 Make = Callable[..., TrainConfig]

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from sweetspot.commands.train import main, train
+from sweetspot.commands.train import main
 from sweetspot.datamodules import TensorDataModule, hub, image_cache, load
 from sweetspot.datamodules.mapped import MappedImages
 from sweetspot.errors import UserError
@@ -24,6 +24,7 @@ from sweetspot.evaluations.images import evaluate_images
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data
+from sweetspot.training import train
 
 ANY = Path(".")
 

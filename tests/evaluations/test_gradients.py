@@ -14,7 +14,8 @@ import torch
 from sweetspot.attacks.gradients.activations import as_activation
 from sweetspot.attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient
 from sweetspot.errors import UserError
-from sweetspot.evaluations.gradients import GradientConfig, invert_gradient
+from sweetspot.evaluations.gradient_config import GradientConfig
+from sweetspot.evaluations.gradients import invert_gradient
 
 SMALL: dict[str, Any] = {"width": 600, "dim": 12, "device": "cpu"}
 

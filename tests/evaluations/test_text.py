@@ -19,7 +19,6 @@ from sweetspot.attacks.text.hybrid import Hybrid
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS
 from sweetspot.commands.evaluate import main
-from sweetspot.commands.train import build_language, train
 from sweetspot.commands.train import main as train_main
 from sweetspot.datamodules.tokens import TextTokenizer
 from sweetspot.evaluations.dispatch import evaluate
@@ -28,6 +27,7 @@ from sweetspot.lightning_modules.utility import measure_utility
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
+from sweetspot.training import build_language, train
 from tests.attacks.text.conftest import Rotation
 from tests.conftest import refused_by
 

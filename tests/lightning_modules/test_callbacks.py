@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from sweetspot.commands.train import train
 from sweetspot.runs.config import TrainConfig
+from sweetspot.training import train
 
 
 def test_on_a_terminal_there_is_a_line_an_epoch_and_a_bar_with_the_time_left(

@@ -144,7 +144,7 @@ def test_the_command_of_an_entry_asks_for_the_same_run(runs: Path, kind: str) ->
     *_, train, attack = (shlex.split(command) for command in entry["commands"])
     assert "--lambda" in entry["commands"][0] or kind == "vanilla", "vanilla is trained first"
     assert train[:2] == ["python", "train.py"]
-    config = parse_train(train_parser("train.py", "", "", train[2:]), train[2:])
+    config = parse_train(train_parser("python train.py", "", "", train[2:]), train[2:])
     assert {name: value for name, value in config.defence_record().items() if name != "name"} == entry["options"]
     assert (config.dataset, config.seed, config.epochs) == ("mnist", 0, 20)
     assert attack[:2] == ["python", "evaluate.py"]

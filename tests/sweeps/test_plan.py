@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 import sweetspot.datamodules.torchvision_sets as torchvision_sets
-from sweetspot.commands.train import train
 from sweetspot.errors import UserError
 from sweetspot.runs.config import TrainConfig
 from sweetspot.sweeps.plan import State, check_room, planned
+from sweetspot.training import train
 
 Config = Callable[..., TrainConfig]
 

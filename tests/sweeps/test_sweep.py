@@ -13,7 +13,6 @@ from rich.console import Console
 
 import sweetspot.sweeps.live
 import sweetspot.sweeps.sweep
-from sweetspot.commands.train import train
 from sweetspot.errors import UserError
 from sweetspot.runs.config import TrainConfig
 from sweetspot.sweeps.axes import Grid
@@ -21,6 +20,7 @@ from sweetspot.sweeps.config import SweepConfig
 from sweetspot.sweeps.live import SweepTable
 from sweetspot.sweeps.plan import SweepCell, planned
 from sweetspot.sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, plan_of, seen, set_aside, sweep
+from sweetspot.training import train
 
 Config = Callable[..., TrainConfig]
 

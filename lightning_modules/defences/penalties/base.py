@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sweetspot.errors import UnfitError
 from sweetspot.lightning_modules.defences.part import Part
-from sweetspot.registry import Registry
+from sweetspot.registries import PENALTIES as PENALTIES
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,6 @@ class Penalty(Part):
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what `own_state` gave."""
-
-
-PENALTIES: Registry[Penalty] = Registry("defence", Penalty)
 
 
 @PENALTIES("none")

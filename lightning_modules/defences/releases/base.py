@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sweetspot.lightning_modules.defences.part import Part
-from sweetspot.registry import Registry
+from sweetspot.registries import RELEASES as RELEASES
 
 
 class Release(Part):
@@ -122,9 +122,6 @@ class Chain(nn.Sequential):
         """Told how much of the training is done, in [0, 1]."""
         for each in self.releases():
             each.at(progress)
-
-
-RELEASES: Registry[Release] = Registry("release", Release)
 
 
 def features(z: Tensor) -> tuple[int, ...]:

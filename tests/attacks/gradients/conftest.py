@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from sweetspot.attacks.gradients.activations import Activation, Function, as_activation
-from sweetspot.attacks.gradients.federated import BIAS, Gradient, Weights, chosen_weights, client_gradient
+from sweetspot.attacks.gradients.federated import Gradient, Weights, chosen_weights, client_gradient
 from sweetspot.attacks.gradients.moments import Observed
+from sweetspot.runs.config import BIAS
 
 NAMES = ("square-cubic", "tanh", "sigmoid", "relu", "leaky-relu", "gelu", "silu", "softplus")
 
