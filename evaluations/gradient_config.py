@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweetspot.errors import UserError, check_one_of
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 DIM, BATCH = 50, 2  # of a synthetic round, as in the paper
 INPUTS = ("basis", "sphere")
+SCOPE = (  # what --help and refusals say
+    "in scope are networks f(x) = Σ a·σ(w·x) + bias of two layers with one output, a squared loss and no trained "
+    "biases, and deep ones with the weights of Algorithm 2"
+)
 OF_A_ROUND = ("dataset", "inputs", "same_label", "dim", "width", "depth", "bias", "noise", "clip", "prune")
 
 
@@ -35,7 +39,8 @@ class GradientConfig:
         inputs: synthetic samples: basis (e_1, e_2, …, as in the paper) or sphere (random unit vectors).
         same_label: whether all samples of a dataset are of one class; else of as many as there are.
         loss: of the client, for f the network's output: half-sum, ½·Σ(f − y)², sum, Σ(f − y)², or mean, Σ(f − y)² / B
-            (torch's MSELoss). A wrong one gives wrong labels.
+            (torch's MSELoss). A wrong one gives wrong labels. Not given: half-sum, or with --labels the one that fits.
+        labels: the labels that can occur, where they are known, such as -1 1: they tell which loss the client has.
         bias: of the last layer: large, so that all residues have one sign (Remark 1).
         noise: Gaussian, added by the client, as a fraction of the gradient's root mean square.
         clip: the norm that the client scales its gradient down to; the attacker then knows which labels occur.
@@ -44,10 +49,10 @@ class GradientConfig:
         subspace: of the tensor stage: span of the gradient's rows (exact), or moment, as in the paper.
         norm: the samples' norm where the attacker knows it; relu and leaky-relu hide it, and 1 is taken.
         tensor_only: whether to stop after the tensor stage, as the paper does; else least squares makes it exact.
-        states: a leaked gradient instead, in a .pt, .npz or .safetensors file: the tensors w (m, d), a (m,), grad_w
-            (m, d) and grad_a (m,) by name, and where there are any, the number bias, a deep network's first layers as
-            inner.0, inner.1, … or in .pt as the list inner (w and grad_w are then (m, 2d)), and the truth x (B, d)
-            and y (B,), for scores only.
+        states: a leaked gradient instead, in a .pt, .npz or .safetensors file: the tensors w (m, d), a (m,) or (1, m),
+            grad_w and grad_a like them by name, and where there are any, the number bias, a deep network's first
+            layers as inner.0, inner.1, … or in .pt as the list inner (w and grad_w are then (m, 2d)), and the truth x
+            (B, d) and y (B,), for scores only.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
         json: a .json file for what was recovered; --out is another name for it.
@@ -63,7 +68,8 @@ class GradientConfig:
     data_root: str | None = None
     inputs: str = "basis"
     same_label: bool = False
-    loss: str = "half-sum"
+    loss: str | None = None
+    labels: list[float] = field(default_factory=list)
     bias: float = BIAS
     noise: float = 0.0
     clip: float | None = None
@@ -79,9 +85,10 @@ class GradientConfig:
     figure: str | None = None
 
     def __post_init__(self) -> None:
-        among = {"inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES, "loss": LOSSES}
+        among = {"inputs": INPUTS, "source": SOURCES, "subspace": SUBSPACES}
         for name, known in among.items():
             check_one_of(f"--{name}", getattr(self, name), known)
+        check_one_of("--loss", self.loss or LOSSES[0], LOSSES)
         for name, least in {"width": 1, "dim": 1, "batch": 1, "depth": 2, "seed": 0}.items():
             given = getattr(self, name)
             if given is not None and given < least:
@@ -109,6 +116,9 @@ class GradientConfig:
 
     def check_numbers(self) -> None:
         """Refuse levels that mean nothing."""
+        for label in self.labels:
+            if not math.isfinite(label):
+                raise UserError(f"--labels must be a finite number; got {label:g}")
         if not math.isfinite(self.bias):
             raise UserError(f"--bias must be a finite number; got {self.bias:g}")
         if not 0 <= self.noise < math.inf:

@@ -16,11 +16,11 @@ from sweetspot.attacks.gradients.activations import Activation
 from sweetspot.attacks.gradients.deep import DeepWeights, chosen_deep_weights, deep_gradient, gain, reconstruct_deep
 from sweetspot.attacks.gradients.defences import clipped, noisy, pruned
 from sweetspot.attacks.gradients.federated import Gradient
-from sweetspot.attacks.gradients.reconstruct import Estimate, Recovered, steepness
+from sweetspot.attacks.gradients.reconstruct import EXACT_LABEL, Estimate, Recovered, steepness
 from sweetspot.datamodules import load
 from sweetspot.datamodules.tensors import scaled
 from sweetspot.errors import UserError
-from sweetspot.evaluations.gradient_config import BATCH, DIM, GradientConfig
+from sweetspot.evaluations.gradient_config import BATCH, DIM, SCOPE, GradientConfig
 from sweetspot.metrics.gradients import BatchScore, batch_score
 from sweetspot.runs.config import LOSSES, root_of
 from sweetspot.runs.environment import environment, pick_device
@@ -29,7 +29,6 @@ from sweetspot.runs.tensor_files import load_tensors
 TENSORS = ("w", "a", "grad_w", "grad_a")
 KEYS = (*TENSORS, "bias", "inner", "x", "y")
 RIGHT = 0.5  # labels differ by 1 or more
-EXACT_LABEL = 1e-4  # how far an exact label may be from what it should be
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ def invert_gradient(config: GradientConfig) -> dict[str, Any]:
     recovered = reconstruct_deep(
         played.gradient, played.weights, config.sigma,
         batch=batch, seed=config.seed, polish=not config.tensor_only, source=config.source, subspace=config.subspace,
-        norm=config.norm, labels=data.labels if config.clip is not None else None, loss=config.loss,
+        norm=config.norm, labels=known_labels(config, data),
+        loss=None if finds_loss(config) else config.loss or LOSSES[0],
     )  # fmt: skip
     seconds |= recovered.seconds
     stages: dict[str, Estimate] = {"tensor": recovered.tensor}
@@ -87,35 +87,48 @@ def invert_gradient(config: GradientConfig) -> dict[str, Any]:
         "network": network_of(played.weights, config.activation),
         "data": {"name": data.name, "source": data.source, "shape": data.shape, "batch": len(recovered.y)},
         "config": dataclasses.asdict(config),
-        "verdict": believed(recovered.verdict, numbers),
+        "verdict": believed(recovered.verdict, numbers, config.labels),
+        "loss": {"name": recovered.loss, "found": list(recovered.fits)},
         "residual": recovered.residual,
         "unknown": list(recovered.unknown),
         "recovered": numbers,
         "seconds": seconds | {"attack": sum(recovered.seconds.values())},
         "environment": environment(device, config.seed, sum(seconds.values())),
     }
-    if results["verdict"] == "exact samples" and config.clip is None:
-        results["fitting_losses"] = fitting_losses(recovered, config.loss)
+    if results["verdict"] == "exact samples" and config.clip is None and not config.labels:
+        results["fitting_losses"] = whole_by(recovered)
     if played.truth is not None:
         results["truth"] = {"x": played.truth[0].tolist(), "y": played.truth[1].tolist()}
     return results
 
 
-def believed(verdict: str, stages: dict[str, dict[str, Any]]) -> str:
+def finds_loss(config: GradientConfig) -> bool:
+    """Whether the client's loss is found by the known labels; a clipped gradient has no scale to tell it by."""
+    return bool(config.labels) and config.loss is None and config.clip is None
+
+
+def known_labels(config: GradientConfig, data: Data) -> list[float] | None:
+    """The labels that occur, where the attack needs them: to find a loss, or to undo clipping."""
+    if finds_loss(config):
+        return config.labels
+    return None if config.clip is None else config.labels or data.labels
+
+
+def believed(verdict: str, stages: dict[str, dict[str, Any]], known: list[float]) -> str:
     """The verdict on samples and labels: "exact" becomes "exact samples" where the labels cannot be right.
 
-    Labels are right if they are the true ones or, where nobody knows these, if all are whole numbers.
+    Labels are right if they are the true ones or, where nobody knows these, of the known set, or else whole numbers.
     """
     last = stages["polished" if "polished" in stages else "tensor"]
-    wrong = last["label_error"] if "label_error" in last else [abs(y - round(y)) for y in last["y"]]
+    wrong = last.get("label_error") or [min(abs(y - each) for each in known or [round(y)]) for y in last["y"]]
     return "exact samples" if verdict == "exact" and max(wrong) > EXACT_LABEL else verdict
 
 
-def fitting_losses(recovered: Recovered, assumed: str) -> list[str]:
+def whole_by(recovered: Recovered) -> list[str]:
     """The client's losses by which all labels would be whole numbers, as classes and ±1 are."""
     fitting, batch = [], len(recovered.y)
     for loss in LOSSES:
-        r = recovered.r * steepness(assumed, batch) / steepness(loss, batch)
+        r = recovered.r * steepness(recovered.loss, batch) / steepness(loss, batch)
         y = recovered.y + recovered.r - r
         if (y - y.round()).abs().max() <= EXACT_LABEL:
             fitting.append(loss)
@@ -186,7 +199,7 @@ def played_round(config: GradientConfig, device: torch.device) -> Round:
         plain, inner=tuple(w.to(device) for w in plain.inner), last=plain.last.to(device), a=plain.a.to(device)
     )
     x, y = x.to(weights.last), y.to(weights.last)
-    gradient = defended(deep_gradient(x, y, weights, config.sigma), config, steepness(config.loss, len(x)))
+    gradient = defended(deep_gradient(x, y, weights, config.sigma), config, steepness(config.loss or LOSSES[0], len(x)))
     return Round(weights, gradient, (x, y), data)
 
 
@@ -260,11 +273,15 @@ def printable(name: str) -> str:
 
 def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
     """What a file holds, in double precision, by name; the layers of `inner` as inner.000, inner.001, …"""
-    if not isinstance(loaded, dict) or not set(TENSORS) <= set(loaded):
+    if not isinstance(loaded, dict):
         raise UserError(f"--states {path} must hold the tensors {', '.join(TENSORS)} by name; see --help")
+    check_scope(loaded, path)
+    if not set(TENSORS) <= set(loaded):
+        raise UserError(f"--states {path} must hold the tensors {', '.join(TENSORS)} by name; {SCOPE}")
     loaded = with_inner_listed(loaded)
     if unknown := sorted(str(key) for key in set(loaded) - set(KEYS)):
-        raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}")
+        raise UserError(f"--states {path} holds {unknown[0]}, which is none of {', '.join(KEYS)}; {SCOPE}")
+    loaded = {key: as_row(value) if key in ("a", "grad_a") else value for key, value in loaded.items()}
     layers = loaded.pop("inner", [])
     if not isinstance(layers, list | tuple):
         raise UserError(f"--states {path}: inner must be a list of tensors")
@@ -284,6 +301,26 @@ def checked_states(loaded: Any, path: Path) -> dict[str, Tensor]:
                 f"--states {path}: {name} is {tuple(held[name].shape)}; w and grad_w must be (m, d), a and grad_a (m,)"
             )
     return {name: value.double() for name, value in held.items()}
+
+
+def check_scope(loaded: dict[Any, Any], path: Path) -> None:
+    """Refuse networks and losses that the attack is not about, each by what it is known by."""
+    shapes = {str(key): tuple(value.shape) for key, value in loaded.items() if isinstance(value, Tensor)}
+    for name, shape in shapes.items():
+        if len(shape) > 2 and name != "x":
+            raise UserError(f"--states {path}: {name} is {shape}, as a convolution's; {SCOPE}")
+        if re.fullmatch(r"(grad_)?(b\d*|biases)|grad_bias|.*\.bias", name):
+            raise UserError(f"--states {path} holds {name}: biases that are trained are out of scope; {SCOPE}")
+    for name in ("a", "grad_a"):
+        if len(shape := shapes.get(name, ())) == 2 and min(shape) > 1:
+            raise UserError(
+                f"--states {path}: {name} is {shape}, of several outputs, as cross-entropy has them; {SCOPE}"
+            )
+
+
+def as_row(value: Any) -> Any:
+    """The last layer's weights (m,), also where they are written as torch does, (1, m)."""
+    return value.flatten() if isinstance(value, Tensor) and value.ndim == 2 and 1 in value.shape else value
 
 
 def with_inner_listed(loaded: dict[Any, Any]) -> dict[Any, Any]:

@@ -72,8 +72,16 @@ def verdict_line(results: Mapping[str, Any]) -> str:
     """Whether to believe the batch."""
     if "polished" not in results["recovered"]:
         return "tensor stage only: leave --tensor-only out for a verdict"
+    said, known = WORDS[results["verdict"]], results["config"].get("labels") or []
+    assumed = results.get("loss", {"name": results["config"].get("loss"), "found": []})
+    if assumed["found"]:
+        among = ", ".join(f"{label:g}" for label in known)
+        sure, are = ("", "are of") if results["verdict"] == "exact" else ("probably ", "are near")
+        return f"{said}\nthe client's loss is {sure}{' or '.join(assumed['found'])}: by it all labels {are} {among}"
     if results["verdict"] != "exact samples":
-        return WORDS[results["verdict"]]
-    others = [loss for loss in results.get("fitting_losses", []) if loss != results["config"]["loss"]]
+        return said
+    if known:
+        return f"{said}\n(by no squared loss are all labels of those that --labels names)"
+    others = [loss for loss in results.get("fitting_losses", []) if loss != assumed["name"]]
     better = f"--loss {' or '.join(others)} makes them whole numbers" if others else "no other makes them whole numbers"
-    return f"{WORDS['exact samples']}\n(--loss {results['config']['loss']} was assumed; {better})"
+    return f"{said}\n(--loss {assumed['name']} was assumed; {better})"

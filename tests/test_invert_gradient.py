@@ -89,6 +89,103 @@ def test_labels_of_another_loss_are_not_called_exact(
     assert sorted(json.loads(out.read_text())["recovered"]["polished"]["y"]) == pytest.approx([0, 1, 2], abs=1e-6)
 
 
+def torch_leak(path: Path, loss: Any, bias: float = 0.3) -> Path:
+    """A leak as torch writes it: single precision is not enough, so in double; the last layer is (1, m)."""
+    generator = torch.Generator().manual_seed(4)
+    first, last = torch.nn.Linear(12, 600, bias=False).double(), torch.nn.Linear(600, 1, bias=False).double()
+    with torch.no_grad():
+        first.weight.copy_(torch.randn(600, 12, generator=generator))
+        last.weight.copy_(torch.randn(1, 600, generator=generator).sign() / 600**0.5)
+    x = torch.nn.functional.normalize(torch.randn(3, 12, generator=generator).double(), dim=1)
+    y = torch.tensor([1.0, -1.0, 1.0]).double()
+    loss(last(torch.tanh(first(x)))[:, 0] + bias, y).backward()
+    held = {"w": first.weight, "a": last.weight, "grad_w": first.weight.grad, "grad_a": last.weight.grad}
+    kept = {name: value.detach() for name, value in held.items() if value is not None}
+    torch.save({**kept, "bias": bias}, path / "leaked.pt")
+    return path / "leaked.pt"
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("mean", torch.nn.MSELoss()),
+        ("sum", torch.nn.MSELoss(reduction="sum")),
+        ("half-sum", lambda f, y: (f - y).square().sum() / 2),
+    ],
+)
+def test_the_loss_is_found_where_labels_are_known(
+    name: str, loss: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states, out = torch_leak(tmp_path, loss), tmp_path / "found.json"
+    assert gradient("--states", states, "--json", out, "--labels", -1, 1) == 0
+    shown = capsys.readouterr().out
+    assert f"the client's loss is {name}: by it all labels are of -1, 1" in shown
+    assert "exact: " in shown
+    found = json.loads(out.read_text())
+    assert found["loss"] == {"name": name, "found": [name]}
+    assert sorted(found["recovered"]["polished"]["y"]) == pytest.approx([-1, 1, 1], abs=1e-6)
+
+
+def test_a_gradient_in_single_precision_is_counted_and_labelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states, out = torch_leak(tmp_path, torch.nn.MSELoss()), tmp_path / "found.json"
+    held = torch.load(states)
+    torch.save({key: value.float() if key != "bias" else value for key, value in held.items()}, states)
+    assert gradient("--states", states, "--labels", -1, 1, "--json", out) == 0
+    shown = capsys.readouterr().out
+    assert "B = 3" in shown
+    assert "the client's loss is probably mean: by it all labels are near -1, 1" in shown
+    assert "exact" not in shown
+    found = json.loads(out.read_text())
+    assert sorted(found["recovered"]["polished"]["y"]) == pytest.approx([-1, 1, 1], abs=1e-3)
+
+
+def test_labels_that_no_squared_loss_gives_are_not_called_exact(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = torch_leak(tmp_path, lambda f, y: torch.nn.functional.softplus(-y * f).sum())  # cross-entropy of ±1
+    assert gradient("--states", states, "--labels", -1, 1) == 0
+    shown = capsys.readouterr().out
+    assert "exact samples: " in shown
+    assert "exact: " not in shown
+    assert "by no squared loss are all labels of those" in shown
+
+
+def test_a_given_loss_is_kept_and_labels_then_judge_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    states = torch_leak(tmp_path, torch.nn.MSELoss(), bias=30.0)
+    assert gradient("--states", states, "--labels", -1, 1, "--loss", "sum") == 0
+    assert "exact samples: " in capsys.readouterr().out
+    assert gradient("--states", states, "--labels", -1, 1, "--loss", "mean") == 0
+    assert "exact: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"grad_b": torch.ones(600)}, "holds grad_b: biases that are trained are out of scope; in scope are networks"),
+        ({"fc1.bias": torch.ones(600)}, "holds fc1.bias: biases that are trained are out of scope"),
+        ({"w": torch.ones(6, 1, 5, 5)}, "w is (6, 1, 5, 5), as a convolution's; in scope are networks"),
+        ({"a": torch.ones(10, 600)}, "a is (10, 600), of several outputs, as cross-entropy has them; in scope"),
+        ({"conv.weight": torch.ones(6, 1, 5, 5)}, "conv.weight is (6, 1, 5, 5), as a convolution's"),
+        ({"lr": torch.ones(1)}, "holds lr, which is none of w, a, grad_w, grad_a"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_out_of_scope_is_refused_with_what_is_in_it(
+    changed: dict[str, Any], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = leak(tmp_path, torch.eye(2, 12, dtype=torch.float64), **changed)
+    refused_by(main, capsys, says, "gradient", "--states", str(states))
+
+
+def test_help_says_what_is_in_scope(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["gradient", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "In scope are networks f(x) = Σ a·σ(w·x) + bias of two layers with one output, a squared loss" in shown
+
+
 @pytest.mark.parametrize("loss", ["sum", "mean"])
 def test_a_client_of_another_loss_is_played(loss: str, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
@@ -155,6 +252,7 @@ def test_a_width_that_is_small_is_warned_of_in_one_line(capsys: pytest.CaptureFi
         (["--out", "nowhere/found.json"], "--json nowhere/found.json: its folder is not there"),
         (["--figure", "found.xyz"], "--figure found.xyz must end in .png"),
         (["--figure", "found"], "--figure found must end in .png"),
+        (["--labels", "1", "nan"], "--labels must be a finite number; got nan"),
         (["--loss", "huber"], "--loss must be one of half-sum, sum, mean; got huber"),
         (["--text", "a"], "--text"),
     ],

@@ -10,6 +10,8 @@ from torch import Tensor
 from sweetspot.attacks.gradients.activations import Activation
 from sweetspot.attacks.gradients.federated import Weights, output
 
+SAME = 1e-6  # labels this much nearer to a known set are no nearer
+
 
 def labelled(x: Tensor, r: Tensor, weights: Weights, activation: Activation) -> tuple[Tensor, Tensor, Tensor]:
     """Samples (B, d), residues (B,) and labels (B,).
@@ -24,6 +26,31 @@ def labelled(x: Tensor, r: Tensor, weights: Weights, activation: Activation) -> 
         x, r = sign[:, None] * x, sign * r
         outputs = output(x, weights, activation)
     return x, r, outputs - r
+
+
+def labelled_among(
+    x: Tensor, r: Tensor, weights: Weights, activation: Activation, among: Sequence[float]
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Samples (B, d), residues (B,), labels (B,), and how far the worst label is from a known set.
+
+    Where σ is odd, of (x, r) and (−x, −r) the one whose label is nearer to the set is taken.
+    """
+    y = output(x, weights, activation) - r
+    if activation.is_odd:
+        other = output(-x, weights, activation) + r
+        sign = torch.where(distance(other, among) < distance(y, among) - SAME, -1.0, 1.0).to(x)
+        x, r, y = sign[:, None] * x, sign * r, torch.where(sign < 0, other, y)
+    return x, r, y, float(distance(y, among).max())
+
+
+def distance(y: Tensor, among: Sequence[float]) -> Tensor:
+    """How far each label (B,) is from the nearest one of a known set.
+
+    Example:
+        >>> distance(torch.tensor([0.9, -3.0]), [-1, 1])
+        tensor([0.1000, 2.0000])
+    """
+    return (y[:, None] - torch.tensor(among).to(y)).abs().amin(dim=1)
 
 
 def unclipped(x: Tensor, r: Tensor, weights: Weights, activation: Activation, among: Sequence[float]) -> Tensor:

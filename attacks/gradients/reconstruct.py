@@ -10,6 +10,7 @@ and then least squares on the gradient itself, which makes the batch exact where
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from sweetspot.attacks.gradients.components import samples
 from sweetspot.attacks.gradients.diagonalisation import components
 from sweetspot.attacks.gradients.federated import Gradient, Weights, explained
 from sweetspot.attacks.gradients.hermite import plan
-from sweetspot.attacks.gradients.labels import labelled, unclipped
+from sweetspot.attacks.gradients.labels import labelled, labelled_among, unclipped
 from sweetspot.attacks.gradients.magnitudes import scaled
 from sweetspot.attacks.gradients.moments import Observed, projections, without_lower_orders
 from sweetspot.attacks.gradients.polish import joint, signed
@@ -34,6 +35,7 @@ from sweetspot.errors import UserError, check_one_of
 from sweetspot.runs.config import LOSSES, SOURCES, SUBSPACES
 
 EXACT = 1e-8  # a relative gradient residual that only the true batch reaches
+EXACT_LABEL = 1e-4  # how far an exact label may be from what it should be
 NEAR = 1.1  # with noise: the residual may exceed what no batch of this size could explain by this factor
 UNEXPLAINED = 0.05  # or may leave this fraction of the gradient unexplained
 JOINT = 600  # the most unknowns that are solved for at once
@@ -66,12 +68,17 @@ class Recovered(Estimate):
         unknown: what no gradient can tell through this activation: "sign" (σ odd or even: x or −x), "scale" (σ
             homogeneous: the norm was assumed). Empty where the batch is determined.
         seconds: by stage.
+        loss: the client's, as given, assumed or found.
+        fits: the losses by which all labels are of the known set, one that is the same for this batch among them;
+            empty where none is known, or none fits.
     """
 
     verdict: str
     tensor: Estimate
     unknown: tuple[str, ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    loss: str = LOSSES[0]
+    fits: tuple[str, ...] = ()
 
 
 @dataclass
@@ -145,7 +152,7 @@ def reconstruct(
     subspace: str = "span",
     norm: float | None = None,
     labels: Sequence[float] | None = None,
-    loss: str = "half-sum",
+    loss: str | None = LOSSES[0],
 ) -> Recovered:
     """The batch behind a gradient, with a verdict that needs no ground truth.
 
@@ -159,19 +166,25 @@ def reconstruct(
         source: the part of the gradient that the tensor stage takes moments of, "w" or "a".
         subspace: "span" of ∂L/∂W's rows, which is exact, or the papers' "moment", which the tensor stage then uses.
         norm: the samples' norm, where it is known; 1 where σ is homogeneous, which hides it.
-        labels: the labels that occur, where they are known: they undo an unknown scale of the gradient (clipping).
+        labels: the labels that occur, where they are known: they undo an unknown scale of the gradient (clipping), or
+            where the loss is None tell which it is.
         loss: the client's: "half-sum", ½·Σ(f − y)², "sum", Σ(f − y)², or "mean", Σ(f − y)² / B. A wrong one leaves the
-            samples as they are, but not the labels.
+            samples as they are, but not the labels. None: the one by which all labels are of the known ones.
     """
+    assumed = LOSSES[0] if loss is None else loss
     sigma = as_activation(activation)
     check_gradient(gradient, weights)
     orders, stages = plan(sigma), Stages()
-    for name, value, known in (("subspace", subspace, SUBSPACES), ("source", source, SOURCES), ("loss", loss, LOSSES)):
+    for name, value, known in (
+        ("subspace", subspace, SUBSPACES),
+        ("source", source, SOURCES),
+        ("loss", assumed, LOSSES),
+    ):
         check_one_of(f"the {name}", value, known)
     with stages("subspace"):
         batch = counted(Observed.of(gradient.double(), weights.double())) if batch is None else batch
         check_batch(batch, weights)
-        sent = gradient.double().over(steepness(loss, batch))
+        sent = gradient.double().over(steepness(assumed, batch))
         leak = Leak(sent, weights.double(), sigma, 1.0 if norm is None and sigma.is_homogeneous else norm)
         observed = Observed.of(leak.gradient, leak.weights)
         span = row_span(observed.v, batch, seed)
@@ -184,26 +197,50 @@ def reconstruct(
     if polish:
         with stages("polish"):
             best, reported = polished(leak, observed, span, tensor, seed)
-    if labels is not None:
+    fits: list[str] = []
+    if labels is not None and loss is None:
+        fits = fitting_losses(leak, best, labels)
+        assumed = fits[0] if fits else assumed
+        best, tensor = (of_loss(leak, each, assumed, labels)[0] if fits else each for each in (best, tensor))
+    elif labels is not None:
         r = unclipped(best.x, best.r, leak.weights, sigma, labels)
         best = replace(best, y=best.y + best.r - r)
     return Recovered(
         best.x, best.y, best.r, best.residual,
         verdict=verdict(best, span, reported, sigma), tensor=tensor, unknown=unknown(sigma), seconds=stages.seconds,
+        loss=assumed, fits=tuple(fits),
     )  # fmt: skip
 
 
+def of_loss(leak: Leak, found: Estimate, loss: str, labels: Sequence[float]) -> tuple[Estimate, float]:
+    """A batch that was found by the first loss as another makes it, and how far its labels are from the known ones."""
+    r = found.r * steepness(LOSSES[0], len(found.r)) / steepness(loss, len(found.r))
+    x, r, y, missed = labelled_among(found.x, r, leak.weights, leak.activation, labels)
+    return replace(found, x=x, r=r, y=y), missed
+
+
+def fitting_losses(leak: Leak, found: Estimate, labels: Sequence[float]) -> list[str]:
+    """The losses by which all labels are of the known ones; under noise, well nearer to one of them than to others."""
+    near = {loss: of_loss(leak, found, loss, labels)[1] for loss in LOSSES}
+    ordered = sorted({float(label) for label in labels})
+    gap = min((b - a for a, b in itertools.pairwise(ordered)), default=1.0)
+    allowed = EXACT_LABEL if found.residual <= EXACT else gap / 4
+    return [loss for loss in LOSSES if near[loss] <= min(allowed, (1 + EXACT) * min(near.values()) + EXACT)]
+
+
 def counted(observed: Observed) -> int:
-    """How many samples a gradient without noise is of: the rank of ∂L/∂W."""
+    """How many samples a gradient without noise is of, in double or in single precision: the rank of ∂L/∂W."""
     most = min(observed.v.shape)
     size = min(16, most)
     while True:
         span = row_span(observed.v, size)
         if span.rank < len(span.strengths):
             return span.rank
+        if (rank := span.rank_in_single) is not None:
+            return rank
         if len(span.strengths) == most:
             raise UserError(
-                "the gradient has full rank (noise, or as many samples as dimensions): say how many samples"
+                "the gradient has full rank (noise, or as many samples as dimensions): say how many samples (--batch)"
             )
         size = min(4 * size, most)
 

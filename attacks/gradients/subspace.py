@@ -14,6 +14,8 @@ SPARE = 8  # columns beyond B in a block: they make the power method converge fa
 POWERS = 2  # a matrix of rank B needs none; noise does
 SWEEPS = 8  # of the power method on a moment, whose spectrum decays slowly
 GAP = 1.25  # between the weakest sample and the strongest noise: their singular values' ratio
+SINGLE = 1e-5  # singular values below are the rounding of single precision, relative to the largest,
+WIDE = 100.0  # if those above are so many times larger
 FILLERS = 4  # random vectors in the third index, where the second moment vanishes
 
 
@@ -47,6 +49,13 @@ class Span:
     def rank(self) -> int:
         """How many directions stand out of the rounding; with noise, all that were looked at."""
         return int((self.strengths > 1e-10 * self.strengths[0]).sum())
+
+    @property
+    def rank_in_single(self) -> int | None:
+        """The same of a gradient that was sent in single precision, whose rounding is noise; None under other noise."""
+        above = int((self.strengths > SINGLE * self.strengths[0]).sum())
+        is_gap = above < len(self.strengths) and self.strengths[above - 1] > WIDE * self.strengths[above]
+        return above if is_gap else None
 
 
 def block(rows: int, columns: int, like: Tensor, seed: int) -> Tensor:

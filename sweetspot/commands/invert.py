@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweetspot.errors import UserError
-from sweetspot.evaluations.gradient_config import GradientConfig
+from sweetspot.evaluations.gradient_config import SCOPE, GradientConfig
 from sweetspot.evaluations.leak_config import LeakConfig
 from sweetspot.files import replacing
 from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
@@ -35,6 +35,7 @@ GRADIENT_EXAMPLES = """\
   python invert.py gradient --depth 4 --activation leaky-relu --dim 100 --batch 3         deep networks, Algorithm 2
   python invert.py gradient --activation sigmoid --prune 0.9 --json found.json
   python invert.py gradient --states gradient.pt --activation tanh                        no ground truth
+  python invert.py gradient --states gradient.pt --labels 0 1                             the client's loss is found
 """
 
 
@@ -76,7 +77,10 @@ def main_text(argv: list[str], prog: str) -> int:
 def main_gradient(argv: list[str], prog: str) -> int:
     """The command `gradient`."""
     usage = "gradient [--activation NAME] [--width M] [--dim D | --dataset NAME | --states FILE] [--batch B] [FLAG …]"
-    description = "Recover a training batch from one gradient and the weights it was taken at."
+    description = (
+        f"Recover a training batch from one gradient and the weights it was taken at. {SCOPE[0].upper()}{SCOPE[1:]}.\n"
+        "Convolutions, cross-entropy and several outputs are not."
+    )
     parser = script_parser(prog, usage, description, GRADIENT_EXAMPLES)
     add_dataclass(parser, GradientConfig)
 
