@@ -31,7 +31,24 @@ OWN_BLOCK = 63  # tokens in the sequences that the attacker learns from
 
 
 def invert_leak(config: LeakConfig) -> dict[str, Any]:
-    """What was recovered, and how far it can be believed; with the true text known, how much of it is right."""
+    """What was recovered, and how far it can be believed; with the true text known, how much of it is right.
+
+    Hugging Face's `hidden_states[-1]` is after the final norm: leaked states that nothing verifies at `last`, where
+    nobody says which layer they are of, are tried at `final` too.
+    """
+    results = inverted(config)
+    is_open = config.states is not None and config.layer is None and results["model"]["cut"] == "last"
+    if not is_open or results["verified"] > 0:
+        return results
+    after_norm = inverted(dataclasses.replace(config, layer="final"))
+    if after_norm["verified"] > 0:
+        said = "nothing is verified at --layer last; these states are of --layer final, after the final norm"
+        return after_norm | {"note": f"{said}, as Hugging Face's hidden_states[-1] is"}
+    return results | {"note": "nothing is verified at --layer last, nor at --layer final: name the --layer they are of"}
+
+
+def inverted(config: LeakConfig) -> dict[str, Any]:
+    """What was recovered at the layer that the config names, or at the usual one."""
     device = pick_device(config.device)
     model, tokenizer, source = language_model_of(config)
     model = model.to(device).eval().requires_grad_(False)

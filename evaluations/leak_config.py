@@ -19,8 +19,9 @@ class LeakConfig:
         prompts: a file of them, one a line.
         states: a leaked tensor instead, (T, d) or (B, T, d), in a .pt, .npy, .npz or .safetensors file; of several
             tensors the one called states; a .pt file may also hold a list of (T, d).
-        layer: how many blocks the client runs, last (all, before the final norm) or final (after it); default: last,
-            or where the run was cut.
+        layer: how many blocks the client runs, last (all, before the final norm) or final (after it, as Hugging Face's
+            hidden_states[-1] is); default: where the run was cut, or last, and for --states that nothing verifies there
+            final.
         policy: hybrid, single-commit or sipit.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -19,6 +20,7 @@ from sweetspot.reports.text_samples import print_samples
 
 MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline
+BEFORE_TEXTS = 48  # columns of a table of recovered texts that its other cells and the space between all may take
 
 
 def short(number: float) -> str:
@@ -342,21 +344,37 @@ def headline(results: dict[str, Any]) -> str:
 
 
 def recovery_table(results: dict[str, Any], console: Console | None = None) -> None:
-    """Print recovered texts, a row a prompt, with how many tokens are verified and where it becomes suspicious."""
+    """Print recovered texts, a row a prompt, with how many tokens are verified and where it becomes suspicious.
+
+    Where the original texts are known, they stand beside, or above where the terminal is too narrow for both.
+    """
     console = console or Console()
     model, config = results["model"], results["config"]
     title = f"{config['policy']} on {model['name']}, cut {model['cut']}, {config['dtype']}, noise {config['noise']:g}"
     table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
-    truth = results.get("truth")
-    for column in ("verified", "believe", *(["right"] if truth else []), "text"):
+    truth, texts = results.get("truth"), [prompt["text"] for prompt in results["prompts"]]
+    longest = [max((cell_len(text) for text in each), default=0) for each in (truth or [], texts)]
+    beside = truth is not None and sum(longest) + BEFORE_TEXTS <= console.width
+    named = ["recovered"] if truth is None else ["right", *(["original", "recovered"] if beside else ["", "text"])]
+    for column in ("verified", "believe", *named):
         table.add_column(column, overflow="fold")
     for number, prompt in enumerate(results["prompts"]):
         first = prompt["suspicious_from"]
         believe = f"up to token {first}" if first is not None else "yes" if all(prompt["verified"]) else "cannot tell"
-        right = [] if truth is None else ["yes" if prompt["text"] == truth[number] else "no"]
-        verified = f"{sum(prompt['verified'])} of {len(prompt['tokens'])}"
-        table.add_row(verified, believe, *right, Text(prompt["text"]))  # brackets in it are no markup
+        shown: list[str | Text] = [f"{sum(prompt['verified'])} of {len(prompt['tokens'])}", believe]
+        recovered = Text(prompt["text"])  # brackets in it are no markup
+        if truth is None:
+            table.add_row(*shown, recovered)
+            continue
+        shown.append("yes" if prompt["text"] == truth[number] else "no")
+        if beside:
+            table.add_row(*shown, Text(truth[number]), recovered)
+        else:
+            table.add_row(*shown, "original", Text(truth[number]))
+            table.add_row("", "", "", "recovered", recovered)
     console.print(table)
+    if "note" in results:
+        console.print(results["note"], highlight=False, soft_wrap=True)
     spent = results["seconds_per_token"]
     parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in spent.items() if part != "total")
     line = f"{spent['total']:.3f} s a token ({parts})"

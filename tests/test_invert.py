@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from sweetspot.commands.invert import main
 from sweetspot.commands.train import main as train_main
@@ -250,6 +251,76 @@ def test_states_may_lie_in_other_files(text_run: Path, tmp_path: Path) -> None:
         argv = ("--model", text_run, "--states", tmp_path / name, "--cache", tmp_path)
         assert invert(*argv, "--json", tmp_path / "found.json") == 0
         assert json.loads((tmp_path / "found.json").read_text())["prompts"][0]["tokens"] == [5, 77, 120]
+
+
+def hidden_states(folder: Path, ids: list[int]) -> tuple[torch.Tensor, ...]:
+    """What Hugging Face itself gives for a model in a folder: the embeddings, and the states after every block."""
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        found: tuple[torch.Tensor, ...] = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    return found
+
+
+def saved(z: torch.Tensor, path: Path) -> Path:
+    """A tensor in a file of the kind that its name says."""
+    if path.suffix == ".npy":
+        np.save(path, z.numpy())
+    elif path.suffix == ".npz":
+        np.savez(path, states=z.numpy())
+    elif path.suffix == ".safetensors":
+        save_file({"states": z.contiguous()}, path)
+    else:
+        torch.save(z, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", [".pt", ".npy", ".npz", ".safetensors"])
+def test_the_last_hidden_states_of_hugging_face_are_known_as_such(
+    kind: str, gpt2_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids, out = [5, 77, 120, 9], tmp_path / "found.json"
+    states = saved(hidden_states(gpt2_folder, ids)[-1], tmp_path / f"leaked{kind}")
+    assert invert("--model", gpt2_folder, "--states", states, "--cache", tmp_path, "--json", out) == 0
+    found = json.loads(out.read_text())
+    assert found["prompts"][0]["tokens"] == ids
+    assert (found["model"]["cut"], found["verified"]) == ("final", 1)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "--layer" in line]
+    assert len(lines) == 1
+    assert "these states are of --layer final, after the final norm" in lines[0]
+
+
+def test_a_layer_that_is_named_is_not_second_guessed(
+    gpt2_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = saved(hidden_states(gpt2_folder, [5, 77])[-1], tmp_path / "leaked.pt")
+    argv = ("--model", gpt2_folder, "--states", states, "--cache", tmp_path, "--json", tmp_path / "found.json")
+    assert invert(*argv, "--layer", "last") == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["model"]["cut"], found["verified"]) == ("last", 0)
+    assert "--layer" not in capsys.readouterr().out
+    before = saved(hidden_states(gpt2_folder, [5, 77])[3], tmp_path / "third.pt")
+    assert invert("--model", gpt2_folder, "--states", before, "--layer", 3, "--cache", tmp_path) == 0
+    assert "2 of 2" in capsys.readouterr().out
+
+
+def test_states_of_neither_layer_are_said_to_be_so(
+    gpt2_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = saved(hidden_states(gpt2_folder, [5, 77])[3], tmp_path / "leaked.pt")
+    assert invert("--model", gpt2_folder, "--states", states, "--cache", tmp_path) == 0
+    assert "nothing is verified at --layer last, nor at --layer final" in capsys.readouterr().out
+
+
+def test_original_and_recovered_text_stand_side_by_side(
+    text_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invert("--model", text_run, "--text", "A name", "--cache", tmp_path) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if "original" in line and "recovered" in line]
+    assert [line for line in shown if line.count("A name") == 2]
+    assert invert("--model", text_run, "--text", "The value is a number, a set, a list", "--cache", tmp_path) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "The value is" in line]
+    assert ["original" in lines[0], "recovered" in lines[1], len(lines)] == [True, True, 2]
 
 
 class Runs:
