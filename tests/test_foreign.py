@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import sweetspot.attacks.decoder.attack as decoder_attack
+from sweetspot import training
 from sweetspot.attacks import whitebox
 from sweetspot.commands import evaluate, sweep, train
 from sweetspot.errors import UserError
@@ -95,7 +96,7 @@ def images(npz: Callable[..., Path]) -> str:
 
 def run_of(config: TrainConfig) -> Run:
     """The folder of a run that is made now."""
-    return Run(Path(config.out) / str(train.train(config)["name"]))
+    return Run(Path(config.out) / str(training.train(config)["name"]))
 
 
 def test_a_model_of_ones_own_is_trained_resumed_and_attacked_like_ours(
