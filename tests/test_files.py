@@ -101,7 +101,7 @@ def test_a_name_as_long_as_names_can_be_is_written(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_goes_when_the_file_is_written_next(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    body = "import os; from pathlib import Path; from files import replacing\n"
+    body = "import os; from pathlib import Path; from sweetspot.files import replacing\n"
     body += f"with replacing(Path({str(path)!r})) as temporary: temporary.write_text('half'); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", body], check=False)
     assert len(list(tmp_path.iterdir())) == 1, "a kill leaves its temporary file"
@@ -121,7 +121,7 @@ def test_temporary_folders_of_killed_processes_go_with_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    body = "import os, tempfile; from files import temporary_folder\n"
+    body = "import os, tempfile; from sweetspot.files import temporary_folder\n"
     body += f"tempfile.tempdir = {str(tmp_path)!r}\n"
     body += "with temporary_folder('tune') as folder: (folder / 'held').touch(); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", body], check=False)

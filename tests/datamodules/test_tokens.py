@@ -44,7 +44,7 @@ def test_frequent_words_are_one_token_with_their_space(tokenizer: TextTokenizer)
 
 def test_the_same_documents_give_the_same_tokens_in_every_process(tokenizer: TextTokenizer) -> None:
     program = (
-        "import sys, json; from datamodules.tokens import train_bpe; "
+        "import sys, json; from sweetspot.datamodules.tokens import train_bpe; "
         "sys.stdout.buffer.write(train_bpe(json.loads(sys.argv[1]), 280).to_json().encode())"
     )
     command = [sys.executable, "-c", program, json.dumps(DOCUMENTS)]

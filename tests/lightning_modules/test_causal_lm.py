@@ -177,7 +177,7 @@ def test_a_model_in_the_hubs_cache_needs_no_network(folder: Path, tmp_path: Path
     (kept / "refs").mkdir()
     (kept / "refs" / "main").write_text(revision)
     program = (
-        "import lightning_modules.causal_lm as c; c.reachable = lambda url: False; "
+        "import sweetspot.lightning_modules.causal_lm as c; c.reachable = lambda url: False; "
         "model, tokenizer = c.load_language_model('gpt2'); print(model.name_or_path, tokenizer.size)"
     )
     done = subprocess.run(
