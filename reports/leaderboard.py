@@ -11,6 +11,7 @@ from typing import Any
 
 from sweetspot.errors import UserError
 from sweetspot.files import check_writable, replacing
+from sweetspot.metrics.summary import BESIDE
 from sweetspot.reports.cells import NAMES
 from sweetspot.reports.entries import POINTS, entries_of
 from sweetspot.reports.exports import plain, row_in
@@ -165,8 +166,9 @@ def with_error(value: float | None, error: float | None) -> str:
 
 
 def strongest(entry: dict[str, Any]) -> str:
-    """The attack with the largest mean leak, by itself."""
+    """The attack with the largest mean leak, by itself; of those that reconstruct."""
     metric = entry["metric"]
-    leaks = {key: each["leak"][metric]["mean"] for key, each in entry["attacks"].items() if metric in each["leak"]}
+    rebuilt = {key: each["leak"] for key, each in entry["attacks"].items() if key not in BESIDE}
+    leaks = {key: leak[metric]["mean"] for key, leak in rebuilt.items() if metric in leak}
     best = max(leaks, key=lambda key: leaks[key], default=None)
     return "–" if best is None else f"{best} {leaks[best]:.2f}"
