@@ -227,7 +227,9 @@ def at_equal_share(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
         kept = tuple(cell for cell in setting.cells if (shares[cell.label] or 0) <= own + SAME_SHARE)
         if 1 < len(kept) < len(setting.cells):
             verdict = sweet_spot(dataclasses.replace(setting, cells=kept), max_drop)
-            said.append((f"Client with {100 * own:.0f} % of {words}, as vanilla", verdict.sentence))
+            said.append(
+                (f"Equal {words}", f"with a client that has {100 * own:.0f} %, as vanilla's: {verdict.sentence}")
+            )
     return said
 
 

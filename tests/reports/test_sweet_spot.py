@@ -188,8 +188,8 @@ def test_cells_are_compared_at_equal_client_share_too() -> None:
     (grid,) = settings_of(runs)
     assert "MixCon(10, 0.01)" in sweet_spot(grid).sentence
     ((name, said),) = at_equal_share(grid, 0.01)
-    assert name == "Client with 10 % of multiply-adds, as vanilla"
-    assert said.startswith("No sweet spot: MixCon(1, 0.01)")
+    assert name == "Equal multiply-adds"
+    assert said.startswith("with a client that has 10 %, as vanilla's: No sweet spot: MixCon(1, 0.01)")
     del runs[1].results["cost"]
     assert at_equal_share(settings_of(runs)[0], 0.01) == [], "a share that nobody counted is no equal one"
 
