@@ -16,13 +16,15 @@ class AuditConfig(AttackConfig):
     Args:
         model: the model: torchvision:resnet18, timm:NAME, path/to/file.py:function, or a network of sweetspot.
         weights: its weights: .safetensors, or .pt and .pth of a state dict. Not given: as its function makes it.
-        cut: the submodule whose output is sent, such as layer1; of a network of sweetspot also a block's number.
+        cut: the submodule whose output is sent, such as layer1; of a network of sweetspot also a block's number;
+            ? lists them.
         data: the dataset, as --dataset of train.py takes it: its test inputs are attacked, its training inputs are the
             attacker's own.
         standardise: what the model expects to be done to images in [0, 1] first: none, data (the mean and standard
             deviation by channel of the attacker's own), or a mean and a standard deviation, as in
             0.485,0.456,0.406 0.229,0.224,0.225. Not given: none, and data for a network of sweetspot.
         image_size: images are scaled and cut to so many pixels a side; 0: as they are.
+        skip_corrupt: leave out image files that cannot be read, instead of refusing them.
         classes: how many logits the model gives, where that is more than the data have classes.
         release: what happens to z before it leaves, in order: none, gaussian, laplace, dropout, topk, quantise, clip,
             or your own as path/to/file.py:Class. Noise is in z's own units, for nothing else was trained with it.
@@ -41,6 +43,7 @@ class AuditConfig(AttackConfig):
     data: str = not_identity("")
     standardise: list[str] = not_identity([])
     image_size: int = not_identity(0)
+    skip_corrupt: bool = not_identity(False)
     classes: int = not_identity(0)
     release: list[str] = not_identity([])
     options: dict[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ EXAMPLES = 2  # inputs by which both parts of a cut model are compared with the 
 def subject_of(config: AuditConfig) -> Subject:
     """What a config asks to be audited: the model with its weights, cut, and the data."""
     release = releases_of(config)  # what is wrong with it is said before anything is loaded
-    arrays = load(config.data, root_of(config.data_root), config.seed, config.image_size)
+    arrays = load(config.data, root_of(config.data_root), config.seed, config.image_size, config.skip_corrupt)
     limits = config.limit_train, config.limit_test
     data = TensorDataModule(arrays, 100, config.seed, 0.0, *limits)
     weights = Path(config.weights) if config.weights is not None else None

@@ -98,7 +98,7 @@ def write_report(
 def write_page(paths: Sequence[Path], out: Path, title: str | None = None) -> Report:
     """The page alone, without tables beside it."""
     report = report_on(paths, out, MAX_DROP, None)
-    write_text(out, rendered(report, MAX_DROP, title))
+    write_text(out, rendered(report, MAX_DROP, title, tables=False))
     return report
 
 
@@ -134,7 +134,7 @@ def check_measured(metric: str, runs: Sequence[FoundRun]) -> None:
         raise UserError(f"no run was measured by --metric {metric}; there are {', '.join(known)}")
 
 
-def rendered(report: Report, max_drop: float, title: str | None) -> str:
+def rendered(report: Report, max_drop: float, title: str | None, tables: bool = True) -> str:
     """The page as text."""
     gathered = report.gathered
     pictures = sum(bool(attacks_shown(run)) for run in gathered.runs)
@@ -160,7 +160,7 @@ def rendered(report: Report, max_drop: float, title: str | None) -> str:
         kinds=KINDS,
         glossary=GLOSSARY,
         names=NAMES,
-        tables=(report.csv.name, report.markdown.name) if report.settings else (),
+        tables=(report.csv.name, report.markdown.name) if tables and report.settings else (),
         when=f"{now.day} {now:%B %Y, %H:%M %Z}",
         style=own("report.css"),
         script=own("report.js"),

@@ -181,13 +181,11 @@ def short_names() -> Iterator[None]:
     """
     for room in OF_USERS:
         importlib.import_module(room)
-    ours = Path(__file__).resolve().parent
     short = {
         name.removeprefix("sweetspot."): module for name, module in sys.modules.items() if name.startswith("sweetspot.")
     }
     for first in {name.partition(".")[0] for name in short}:
-        spec = importlib.util.find_spec(first)
-        if spec is not None and not Path(spec.origin or "").resolve().is_relative_to(ours.parent):
+        if is_anothers(first, short[first]):
             short = {name: module for name, module in short.items() if name.partition(".")[0] != first}
     added = {name: module for name, module in short.items() if name not in sys.modules}
     sys.modules.update(added)
@@ -196,6 +194,17 @@ def short_names() -> Iterator[None]:
     finally:
         for name in added:
             sys.modules.pop(name, None)
+
+
+def is_anothers(name: str, ours: ModuleType) -> bool:
+    """Whether importing this name gives something else than this module of ours, or nothing to be known of it."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # in use without a spec, as __main__ of the command `sweetspot`
+        return True
+    if spec is None:
+        return False
+    return spec.origin is None or Path(spec.origin).resolve() != Path(ours.__file__ or "").resolve()
 
 
 def load_class(name: str) -> type[Any]:

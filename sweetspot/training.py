@@ -183,12 +183,13 @@ def standardised(config: TrainConfig, datamodule: TensorDataModule) -> dict[str,
     return {"mean": mean, "std": std}
 
 
-def say_where_to_cut(config: TrainConfig) -> None:
-    """The places where the network can be cut, for the data that it is to have."""
+def say_where_to_cut(config: TrainConfig, logits: int = 0) -> None:
+    """The places where the network can be cut, for the data that it is to have; with a logit a class, or so many."""
     arrays = load(config.dataset, config.root, config.seed, config.image_size, config.skip_corrupt)
     shape = tuple(arrays.x_train.shape[1:])
-    model = load_model(config.network, shape, arrays.classes)
-    blocks = [] if is_foreign(config.network) else built(config.network, shape, arrays.classes, config.head).blocks
+    classes = logits or arrays.classes
+    model = load_model(config.network, shape, classes)
+    blocks = [] if is_foreign(config.network) else built(config.network, shape, classes, config.head).blocks
     cuts_table(config.network, possible_cuts(model, shape), blocks)
 
 

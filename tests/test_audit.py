@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import sweetspot
@@ -20,12 +21,14 @@ import sweetspot.evaluations.images as images
 from sweetspot.__main__ import main
 from sweetspot.attacks import Victim
 from sweetspot.attacks.descent import Descent
+from sweetspot.commands.attack import parsed_config
 from sweetspot.commands.evaluate import main as evaluate_main
 from sweetspot.datamodules.npz import npz as npz_arrays
 from sweetspot.datamodules.tensors import TensorDataModule
 from sweetspot.errors import UserError
 from sweetspot.evaluations.audit import Audit, attack
 from sweetspot.evaluations.dispatch import evaluate
+from sweetspot.evaluations.models import subject_of
 from sweetspot.lightning_modules.defences.releases import Gaussian
 from sweetspot.lightning_modules.networks.split import Standardise
 from sweetspot.registry import load_file
@@ -424,6 +427,28 @@ def test_a_killed_command_goes_on(given: list[str], tmp_path: Path, monkeypatch:
     attacks = Run(folder).read_results()["attacks"]
     assert attacks["whitebox/paper"] == done
     assert "decoder/adaptive" in attacks
+
+
+def test_the_command_lists_where_a_model_can_be_cut(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attack", *given, "--cut", "?"]) == 0
+    assert any(line.startswith("stem ") for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_page_names_no_tables_that_are_not_there(audit: Audit, tmp_path: Path) -> None:
+    assert "lie beside this page" not in audit.page(tmp_path / "page.html").read_text()
+
+
+def test_the_command_leaves_out_damaged_images_where_told(given: list[str], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.new("L", (28, 28), number).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "photos" / "a" / "3.png").write_bytes(b"no image")
+    argv = [given[0], "--cut", "stem", "--data", str(tmp_path / "photos"), "--classes", "3"]
+    with pytest.raises(UserError, match="--skip-corrupt"):
+        subject_of(parsed_config(argv))
+    data = subject_of(parsed_config([*argv, "--skip-corrupt"])).data
+    assert len(data.train[0]) + len(data.test[0]) == 19
 
 
 def test_a_wrong_command_is_one_line(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from sweetspot.commands import evaluate, sweep, train
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks import build_network
 from sweetspot.lightning_modules.networks.foreign import load_model
-from sweetspot.registry import NAMED, module_name
+from sweetspot.registry import NAMED, is_anothers, load_file, module_name
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
@@ -288,6 +290,29 @@ def test_what_is_wrong_is_said_in_one_line(
     argv = [flag.format(**names) for flag in flags]
     refused_by(train.main, capsys, says, *argv, "--dataset", images, "--out", str(tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_near_name_and_the_list_are_one_sentence(own: str, images: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--network", f"{own}:build", "--cut", "feature", "--dataset", images]
+    refused_by(train.main, capsys, "?; --cut ? lists the places", *argv)
+
+
+def test_a_file_is_run_where_the_main_module_has_no_spec(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("sweetspot.__main__")  # as the command that pip installs does
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.delitem(sys.modules, module_name(own), raising=False)
+    assert callable(load_file(own).build)
+
+
+def test_what_is_installed_beside_sweetspot_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd_room.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    ours = types.ModuleType("sweetspot.odd_room")
+    ours.__file__ = str(tmp_path / "sweetspot" / "odd_room.py")
+    assert is_anothers("odd_room", ours)
+    ours.__file__ = str(tmp_path / "odd_room.py")
+    assert not is_anothers("odd_room", ours)
+    assert not is_anothers("no_such_room", ours)
 
 
 def test_a_sweep_lists_no_places(own: str, images: str, capsys: pytest.CaptureFixture[str]) -> None:

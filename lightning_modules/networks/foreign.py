@@ -204,7 +204,7 @@ def build_foreign(
     try:
         return ForeignNetwork(model, str(cut), pixels, example)
     except CutError as error:
-        raise UserError(f"{error}. --cut ? lists the places") from error
+        raise UserError(f"{error}; --cut ? lists the places") from error
 
 
 def examples(shape: tuple[int, ...]) -> Tensor:

@@ -30,7 +30,7 @@ EXAMPLES = """\
 OF_TEXT = ("policy", "operating_point", "prompts", "observe")
 PLACES = {
     **HEADINGS,
-    "data": ("data", "data_root", "image_size", "limit_train", "limit_test"),
+    "data": ("data", "data_root", "image_size", "skip_corrupt", "limit_train", "limit_test"),
     "network": ("weights", "cut", "standardise", "classes"),
     "run": ("out", "page", "device", "seed"),
 }
@@ -69,6 +69,16 @@ def say_what_is_attacked(subject: Subject) -> None:
     print(f"model    {subject.model} cut after {subject.cut}, {describe_defence(subject.defence())}", flush=True)
 
 
+def say_where_to_cut(config: AuditConfig) -> None:
+    """The places where the model can be cut, as `sweetspot train --cut ?` lists them."""
+    from sweetspot import training
+    from sweetspot.runs.config import TrainConfig
+
+    shared = ("data_root", "image_size", "skip_corrupt", "seed")
+    same = {name: getattr(config, name) for name in shared}
+    training.say_where_to_cut(TrainConfig.of(network=config.model, dataset=config.data, **same), config.classes)
+
+
 def main(argv: list[str] | None = None, prog: str = "sweetspot attack") -> int:
     """Parse, attack, print."""
 
@@ -86,6 +96,9 @@ def main(argv: list[str] | None = None, prog: str = "sweetspot attack") -> int:
                 raise UserError(f"--page must end in .html; got {config.page}")
             check_writable("--page", config.page)
         pick_device(config.device)
+        if config.cut == "?":
+            say_where_to_cut(config)
+            return
         subject = subject_of(config)
         say_what_is_attacked(subject)
         audit = audited(subject, config, Path(config.out))
