@@ -19,6 +19,7 @@ from sweetspot.progress import steps_shown
 from sweetspot.runs.checkpoints import restored
 
 STEPS, BATCH, PEAK_LR = 1000, 128, 3e-3
+MOST_EPOCHS = 100  # of few inputs: more teach nothing, and take minutes of large images
 LARGEST = 64  # pixels a side that a class is recognised by
 SEED = 20_101_146  # no run's own seed: the classifier shares neither weights nor batches with a victim
 
@@ -92,11 +93,12 @@ class Convolutional(nn.Module):
 
 def fit(network: nn.Module, x: Tensor, y: Tensor, device: torch.device) -> None:
     """Adam with one cycle of the step size."""
+    steps = min(STEPS, MOST_EPOCHS * -(-len(y) // BATCH))
     generator = torch.Generator().manual_seed(SEED)
     optimiser = torch.optim.Adam(network.parameters(), fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, PEAK_LR, total_steps=STEPS)
-    with steps_shown("independent classifier", STEPS) as done:
-        for step in range(1, STEPS + 1):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, PEAK_LR, total_steps=steps)
+    with steps_shown("independent classifier", steps) as done:
+        for step in range(1, steps + 1):
             chosen = torch.randint(len(y), (BATCH,), generator=generator)
             loss = F.cross_entropy(network(scaled(x[chosen].to(device))), y[chosen].to(device))
             optimiser.zero_grad()
