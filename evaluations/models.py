@@ -18,7 +18,7 @@ from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign, lo
 from sweetspot.lightning_modules.networks.split import Standardise, built, find_cut
 from sweetspot.lightning_modules.networks.splitting import split
 from sweetspot.registry import is_users_own
-from sweetspot.runs.config import TrainConfig, root_of, standardising
+from sweetspot.runs.config import TrainConfig, pixels_by, root_of
 
 EXAMPLES = 2  # inputs by which both parts of a cut model are compared with the whole
 
@@ -33,7 +33,7 @@ def subject_of(config: AuditConfig) -> Subject:
     if config.classes and config.classes < data.classes:
         raise UserError(f"--classes must be at least the {data.classes} of the data; got {config.classes}")
     model = load_model(config.model, data.shape, config.classes or data.classes, weights).eval()
-    pixels = pixels_of(config, data)
+    pixels = pixels_by(config.standardise or (["none"] if is_foreign(config.model) else ["data"]), data)
     example = scaled(data.test[0][:EXAMPLES])
     cut = config.cut
     if not is_foreign(config.model):
@@ -55,23 +55,6 @@ def releases_of(config: AuditConfig) -> Chain:
         if "unit" in each and "unit" not in config.options:
             each["unit"] = "raw"  # the head was trained on z as it is
     return Chain(*map(release_of, record))
-
-
-def pixels_of(config: AuditConfig, data: TensorDataModule) -> dict[str, list[float]] | None:
-    """Mean and standard deviation by channel that the model expects to be taken off its images; None: nothing is."""
-    asked = config.standardise or (["none"] if is_foreign(config.model) else ["data"])
-    given = standardising(asked)
-    if given is None:
-        return data.pixels() if asked == ["data"] else None
-    if len(data.shape) != 3:
-        raise UserError(f"--standardise scales images, and {data.arrays.name} has none")
-    channels = data.shape[0]
-    if any(len(each) not in (1, channels) for each in given):
-        raise UserError(
-            f"--standardise must have one number, or one for each of {channels} channels; got {' '.join(asked)}"
-        )
-    mean, std = (each * channels if len(each) == 1 else each for each in given)
-    return {"mean": mean, "std": std}
 
 
 def code_of(model: str) -> str:

@@ -24,6 +24,7 @@ from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import is_users_own
 
 if TYPE_CHECKING:
+    from sweetspot.datamodules import TensorDataModule
     from sweetspot.lightning_modules.defences import Part, Penalty
 
 TRAINER_DEFAULTS: dict[str, Any] = {
@@ -556,6 +557,27 @@ def standardising(texts: list[str]) -> tuple[list[float], list[float]] | None:
             f"channel joined by commas; got {' '.join(texts)}"
         )
     return mean, std
+
+
+def pixels_by(texts: list[str], data: TensorDataModule) -> dict[str, list[float]] | None:
+    """Mean and standard deviation by channel that `--standardise` asks for; None for none, and for what is no image.
+
+    Args:
+        texts: data, none, or a mean and a standard deviation.
+        data: whose inputs are scaled.
+    """
+    given = standardising(texts)
+    if given is None:
+        return data.pixels() if texts == ["data"] else None
+    if len(data.shape) != 3:
+        raise UserError(f"--standardise scales images, and {data.arrays.name} has none")
+    channels = data.shape[0]
+    if any(len(each) not in (1, channels) for each in given):
+        raise UserError(
+            f"--standardise must have one number, or one for each of {channels} channels; got {' '.join(texts)}"
+        )
+    mean, std = (each * channels if len(each) == 1 else each for each in given)
+    return {"mean": mean, "std": std}
 
 
 def digest_of(file: str) -> str:

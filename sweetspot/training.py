@@ -39,7 +39,7 @@ from sweetspot.progress import duration
 from sweetspot.reports.figures import representations_figure, training_curve
 from sweetspot.reports.tables import cuts_table, describe_defence, in_short
 from sweetspot.runs.checkpoints import SafeCheckpointIO, check_resumable, resuming
-from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig, digest_of, standardising
+from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig, digest_of, pixels_by
 from sweetspot.runs.environment import environment, leave_new_memory_alone, pick_device
 from sweetspot.runs.folder import Run
 from sweetspot.runs.signals import hear_sigterm
@@ -135,7 +135,7 @@ def build_module(
 ) -> SplitModule:
     """The network and its defence as the config asks, freshly initialised from the seed."""
     lightning.seed_everything(config.seed, verbose=False)
-    pixels = standardised(config, datamodule)
+    pixels = pixels_by(config.standardise or (["none"] if config.weights else ["data"]), datamodule)
     module = SplitModule(
         network=config.network,
         shape=list(datamodule.shape),
@@ -163,24 +163,6 @@ def build_module(
         given = build_network(config.network, *fields, weights=Path(config.weights))
         module.network.load_state_dict(given.state_dict())
     return module
-
-
-def standardised(config: TrainConfig, datamodule: TensorDataModule) -> dict[str, list[float]] | None:
-    """Mean and standard deviation that the client scales images by; None for none, and for what is no image."""
-    own = datamodule.pixels()
-    given = standardising(config.standardise)
-    if given is None:
-        return None if config.standardise == ["none"] or (config.weights and not config.standardise) else own
-    if own is None:
-        raise UserError(f"--standardise scales images, and {datamodule.arrays.name} has none")
-    channels = datamodule.shape[0]
-    if any(len(each) not in (1, channels) for each in given):
-        raise UserError(
-            f"--standardise must have one number, or one for each of {channels} channels; "
-            f"got {' '.join(config.standardise)}"
-        )
-    mean, std = (each * channels if len(each) == 1 else each for each in given)
-    return {"mean": mean, "std": std}
 
 
 def say_where_to_cut(config: TrainConfig, logits: int = 0) -> None:
