@@ -68,7 +68,7 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
         options |= learned(model, own_text(tokenizer), Path(config.cache))
     inverter = inverter_of(config.policy, model, config.seed, config.operating_point, **options)
     recovery = inverter.invert(leaked, truth)
-    seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.width))
+    seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.state_width))
     results: dict[str, Any] = {
         "model": {"name": config.model, "source": source, "cut": model.cut_layer, "tokenizer": tokenizer.name},
         "config": dataclasses.asdict(config),
@@ -132,7 +132,7 @@ def language_model_of(config: LeakConfig) -> tuple[SplitLanguageModel, TextToken
             f"{run.folder} was cut after {network.cut_layer}, and its defence sits there; leave --layer out"
         )
     tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
-    return as_released(network, module.defence.release), tokenizer, run.name
+    return as_released(network, module.defence.release, module.defence.bottleneck), tokenizer, run.name
 
 
 def texts_of(config: LeakConfig) -> list[str]:

@@ -84,7 +84,7 @@ class TextCase:
         """The split language model as an attacker sees it, with the states that its defence releases."""
         network = self.module.network
         assert isinstance(network, SplitLanguageModel)
-        return as_released(network, self.module.defence.release)
+        return as_released(network, self.module.defence.release, self.module.defence.bottleneck)
 
     @cached_property
     def prompts(self) -> Tensor:
@@ -280,7 +280,7 @@ def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
     inverter = Hybrid(case.model, **case.learned, seed=seed, noise=noise, observe=False)
     recovery = whole(inverter.invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))
-    explained = within_noise(noise, case.model.width)
+    explained = within_noise(noise, case.model.state_width)
     seen = observed(recovery, truth, explained=explained)
     return {
         **scores_of(recovery, truth, case.tokenizer),

@@ -40,6 +40,8 @@ class SplitModule(lightning.LightningModule):
         release: what happens to z before it leaves, in order, each with its name and options.
         epochs: how many passes over the data there will be: noise grows during the first part of them.
         augment: random changes of training images, of `AUGMENTATIONS`.
+        train_part: `all`, or `head`: the client's part of the network stays as it is, and the weights that it shares
+            with the server, as a language model's last matrix often is its embeddings.
         lam: λ, the weight of the penalty.
         lr: SGD's learning rate.
         momentum: SGD's momentum.
@@ -75,6 +77,7 @@ class SplitModule(lightning.LightningModule):
         release: list[dict[str, Any]] | None = None,
         epochs: int = 1,
         augment: list[str] | None = None,
+        train_part: str = "all",
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -89,8 +92,8 @@ class SplitModule(lightning.LightningModule):
             tuple(shape), self.cut_shape(), classes, defence, defence_options, bottleneck, release or (),
             is_text=language is not None,
         )  # fmt: skip
-        if language is not None and bottleneck is not None:
-            raise UserError("--bottleneck squeezes images and vectors, not the states of a language model")
+        if train_part == "head":
+            self.network.encoder.requires_grad_(False)
         self.augmentation = Augmentation(augment, shape) if augment else None
         self.lam = lam
         self.penalised = self.defence.penalty.active and lam > 0
@@ -267,7 +270,8 @@ class SplitModule(lightning.LightningModule):
             "fused": self.trainer.precision != "16-mixed",
         }
         optimiser: torch.optim.Optimizer
-        trained = [*self.network.parameters(), *self.defence.trained_with_the_network()]
+        every = [*self.network.parameters(), *self.defence.trained_with_the_network()]
+        trained = [parameter for parameter in every if parameter.requires_grad]
         if options["optimiser"] == "adam":
             optimiser = torch.optim.AdamW(trained, **common)
         else:

@@ -65,9 +65,10 @@ BIAS = 30.0  # and Remark 1: large against labels and outputs, so that all resid
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
-CAME_LATER |= {"augment": [], "image_size": 0, "weights": None, "standardise": []}
+CAME_LATER |= {"augment": [], "image_size": 0, "weights": None, "standardise": [], "train": "all"}
 ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
+TRAINED = ("all", "head")  # which weights of a language model are trained
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
 LEAST_SIZE, LARGEST_SIZE = 8, 4096  # of a square image, in pixels
 FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
@@ -234,6 +235,8 @@ class TrainConfig(AttackConfig):
         standardise: what the client does to images first: data (their own mean and standard deviation by channel),
             none, or a mean and a standard deviation, as in 0.485,0.456,0.406 0.229,0.224,0.225 or 0.5 0.5. Not given:
             data, or none beside --weights.
+        train: which weights of a language model are trained: all, or head (the server's part and the bottleneck; the
+            client's part stays as it is, and so does a last matrix that is the client's embeddings).
         epochs: passes over the training set.
         batch_size: examples in one step, over all devices together; every batch is class-balanced. MixCon pairs all
             of them where it is a multiple of the number of classes.
@@ -271,6 +274,7 @@ class TrainConfig(AttackConfig):
     head: str = "default"
     weights: str | None = None
     standardise: list[str] = field(default_factory=list)
+    train: str = "all"
     epochs: int = 20
     batch_size: int = 20  # a multiple of ten classes: MixCon's pairs leave none of the batch out
     lr: float = 0.01
@@ -413,6 +417,9 @@ class TrainConfig(AttackConfig):
             raise UserError(f"--image-size must be {sizes}, or 0 for images as they are; got {self.image_size}")
         if self.image_size and self.is_language:
             raise UserError(f"--image-size {self.image_size} scales images, and {self.network} takes text")
+        check_one_of("--train", self.train, TRAINED)
+        if self.train != "all" and not self.is_language:
+            raise UserError(f"--train {self.train} is for language models, and {self.network} is none: leave it out")
         if not 0 <= self.momentum < 1:
             raise UserError(f"--momentum must lie in [0, 1); got {self.momentum:g}")
         if not 0 <= self.validation_fraction < 1:

@@ -157,6 +157,7 @@ def build_module(
         milestones=config.milestones,
         seed=config.seed,
         augment=config.augment,
+        train_part=config.train,
     )
     if config.weights is not None:
         fields = (tuple(datamodule.shape), datamodule.classes, config.cut, config.head, pixels)

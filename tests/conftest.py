@@ -129,10 +129,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gpt2_folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GPT-2 of 7 small blocks in a folder of the hub's layout, as `hf download gpt2 --local-dir DIR` leaves one."""
+    """A GPT-2 of 9 small blocks in a folder of the hub's layout, as `hf download gpt2 --local-dir DIR` leaves one."""
     path = tmp_path_factory.mktemp("hub") / "gpt2"
     tokenizer = train_bpe(corpus.read_text().splitlines(), vocabulary=300)
-    gpt2_tiny(300, layers=7, width=32, heads=2, context=128).save_pretrained(path)
+    gpt2_tiny(300, layers=9, width=32, heads=2, context=128).save_pretrained(path)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, eos_token="<|endoftext|>").save_pretrained(path)
     return path
 

@@ -71,8 +71,9 @@ PAPER: dict[str, dict[str, Any]] = {
     "svhn": {"dataset": "svhn", "network": "lenet", "cut": 2, "lr": 0.01, "epochs": 20, "lam": 0.5, "beta": 1e-4},
     "cifar10_vgg16": {"network": "vgg16-bn", "cut": 2, "lr": 0.1, "momentum": 0.1, "weight_decay": 5e-4}
     | {"batch_size": 300, "epochs": 300, "milestones": [150, 250], "lam": 1.0, "beta": 1e-8},
-    "gpt2": {"network": "gpt2", "dataset": "pydoc", "cut": 6, "optimiser": "adam", "lr": 5e-5, "lam": 0.1},
-    "gpt2_tiny": {"network": "gpt2-tiny", "dataset": "pydoc", "cut": 2, "optimiser": "adam", "lam": 0.1},
+    "gpt2": {"network": "gpt2", "dataset": "pydoc", "cut": 6, "optimiser": "adam", "lr": 5e-5},
+    "gpt2_tiny": {"network": "gpt2-tiny", "dataset": "pydoc", "cut": 2, "optimiser": "adam"},
+    "smollm2": {"network": "smollm2", "dataset": "pydoc", "cut": 8, "optimiser": "adam", "batch_size": 4},
     "synthetic": {"network": "mlp", "cut": 2, "lr": 0.1, "epochs": 20, "lam": 0.1, "beta": 0.01},
 }
 
@@ -91,14 +92,14 @@ def test_an_experiment_has_the_papers_settings_and_only_what_differs_from_the_de
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_an_experiment_runs(file: Path, npz: Callable[..., Path], gpt2_folder: Path, tmp_path: Path) -> None:
-    sizes = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None, "gpt2_tiny": None, "gpt2": None}
+    sizes = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None, "gpt2_tiny": None, "gpt2": None, "smollm2": None}
     size = sizes.get(file.stem, (32, 32, 3))
-    data = "pydoc" if "gpt2" in file.stem else "synthetic"
+    data = "synthetic" if file.stem == "synthetic" else "pydoc"
     if size:
         x = np.random.default_rng(0).integers(0, 255, (60, *size), dtype=np.uint8)
         data = str(npz(x_train=x, x_test=x[:30]))
     arguments = ["--config", str(file), "--dataset", data, "--batch-size", "12", "--out", str(tmp_path / "runs")]
-    arguments += ["--network", str(gpt2_folder)] if file.stem == "gpt2" else []
+    arguments += ["--network", str(gpt2_folder)] if file.stem in ("gpt2", "smollm2") else []
     assert main([*arguments, "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]) == 0
 
 
@@ -664,9 +665,10 @@ def test_a_command_of_the_readme_runs(
         save_file(load_file(str(tmp_path / "my_model.py")).build(3).state_dict(), tmp_path / "trained.safetensors")
         monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(0).integers(0, 255, (60, 32, 32, 3) if colour else (60, 28, 28), dtype=np.uint8)
-    brings_its_own = {"configs/synthetic.yaml", "configs/gpt2_tiny.yaml", "configs/gpt2.yaml"} & set(argv)
+    real_weights = {"configs/gpt2.yaml", "configs/smollm2.yaml"} & set(argv)
+    brings_its_own = real_weights or {"configs/synthetic.yaml", "configs/gpt2_tiny.yaml"} & set(argv)
     data = [] if brings_its_own else ["--dataset", str(npz(x_train=x, x_test=x[:30]))]
-    data += ["--network", str(gpt2_folder)] if "configs/gpt2.yaml" in argv else []
+    data += ["--network", str(gpt2_folder)] if real_weights else []
     small = ["--batch-size", "12", "--trainer.devices", "1", "--trainer.accelerator", "cpu"]
     assert main([*argv, *data, *small, "--trainer.fast_dev_run", "true", "--out", str(tmp_path / "runs")]) == 0
 

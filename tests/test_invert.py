@@ -95,8 +95,9 @@ def test_a_cut_that_is_not_there_is_one_line(
 
 def test_the_experiment_of_gpt2_tiny_is_a_language_run() -> None:
     written = yaml.safe_load((ROOT / "configs" / "gpt2_tiny.yaml").read_text())
-    written["lam"] = written.pop("lambda")
     assert TrainConfig.of(**written).is_language
+    through_noise = TrainConfig.of(**written, release=["gaussian"], sigma=1.0)
+    assert through_noise.defence == "none", "noise alone is not MixCon with noise"
     assert not TrainConfig().is_language
 
 

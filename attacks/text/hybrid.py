@@ -94,9 +94,7 @@ class Hybrid(Inverter):
         with self.clock.spent_on("propose"):
             padded = pad_sequence(states, batch_first=True)  # (B, T, d); what is padded comes after, and is not seen
             parts = padded.split(max(self.at_once // padded.shape[1], 1))
-            self.foreseen = torch.cat(
-                [self.model.head.base(inputs_embeds=z, use_cache=False).last_hidden_state for z in parts]
-            )
+            self.foreseen = torch.cat([self.model.head.hidden(z) for z in parts])
 
     def recover(self, position: Position, trace: Trace) -> Commit:
         """The token with the smallest discrete loss of all that were tried until one was good enough."""
@@ -136,8 +134,7 @@ class Hybrid(Inverter):
             return torch.zeros(len(position.target), len(self.vocabulary)).to(position.target)
         foreseen = self.foreseen[position.prompts, t - 1]
         if self.noise > 0 and position.prefix.states is not None:  # recovered text foresees better than noisy states
-            server = self.model.head.base(inputs_embeds=position.prefix.states, use_cache=False)
-            foreseen = server.last_hidden_state[:, -1]
+            foreseen = self.model.head.hidden(position.prefix.states)[:, -1]
         log_probabilities: Tensor = self.model.head.lm_head(foreseen).log_softmax(dim=1)
         return log_probabilities
 
@@ -182,12 +179,19 @@ class Hybrid(Inverter):
 
 
 def learned(
-    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path | None = None
+    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path | None = None, noise: float = 0.0
 ) -> dict[str, Any]:
-    """The probe and the table of a model and its cut, by the names that `Hybrid` has for them, whatever the noise."""
+    """The probe and the table of a model and its cut, by the names that `Hybrid` has for them.
+
+    Args:
+        model: as it is released.
+        sequences: the attacker's own text.
+        folder: where both are kept; None: nowhere.
+        noise: the standard deviation of the noise that the probe has to read through.
+    """
     if folder is None:
-        return {"probe": train_probe(model, sequences), "table": first_states(model)}
-    return {"probe": cached_probe(model, sequences, folder), "table": cached_first_states(model, folder)}
+        return {"probe": train_probe(model, sequences, noise=noise), "table": first_states(model)}
+    return {"probe": cached_probe(model, sequences, folder, noise=noise), "table": cached_first_states(model, folder)}
 
 
 class Table:
@@ -203,5 +207,8 @@ class Table:
 
     def nearest(self, target: Tensor, count: int) -> Tensor:
         """The tokens whose states are nearest, (B, d) → (B, count)."""
-        distances = torch.addmm(self.squares[None], target - self.mean, self.states.T, alpha=-2)
-        return distances.topk(min(count, len(self.states)), dim=1, largest=False).indices
+        return self.distances(target).topk(min(count, len(self.states)), dim=1, largest=False).indices
+
+    def distances(self, target: Tensor) -> Tensor:
+        """The squared distance of each token's state, up to a constant a row, (B, k) → (B, V)."""
+        return torch.addmm(self.squares[None], target - self.mean, self.states.T, alpha=-2)

@@ -131,9 +131,20 @@ class Log:
 
     def __init__(self, lengths: list[int]) -> None:
         self.count = 0
+        self.confidence: dict[int, float] = {}
         self.columns: dict[str, list[list[Any]]] = {
             name: [[] for _ in lengths]
-            for name in ("tokens", "verified", "discrete_loss", "residual", "steps", "tried", "curves", "ranks")
+            for name in (
+                "tokens",
+                "verified",
+                "discrete_loss",
+                "residual",
+                "steps",
+                "tried",
+                "curves",
+                "ranks",
+                "probability",
+            )
         }
 
     def enter(self, prompts: Tensor, target: Tensor, commit: Commit, trace: Trace) -> None:
@@ -149,6 +160,8 @@ class Log:
             "curves": trace.curves(),
             "ranks": trace.ranks(),
         }
+        if commit.probability is not None:
+            entries["probability"] = commit.probability.tolist()
         for name, values in entries.items():
             for prompt, value in zip(prompts.tolist(), values, strict=True):
                 self.columns[name][prompt].append(value)
@@ -161,7 +174,10 @@ class Log:
             columns["curves"] = None
         if not (observed and with_truth):
             columns["ranks"] = None
-        return Recovery(**columns, seconds=seconds)
+        if not any(columns["probability"]):
+            columns["probability"] = None
+        sure = [self.confidence.get(prompt, 0.0) for prompt in range(len(self.columns["tokens"]))]
+        return Recovery(**columns, seconds=seconds, confidence=sure if self.confidence else None)
 
 
 def checked_states(states: States, model: SplitLanguageModel) -> list[Tensor]:
@@ -170,9 +186,9 @@ def checked_states(states: States, model: SplitLanguageModel) -> list[Tensor]:
     if not each:
         raise UserError("no hidden states were given: there must be at least one prompt")
     for index, state in enumerate(each):
-        if state.dim() != 2 or state.shape[1] != model.width:
+        if state.dim() != 2 or state.shape[1] != model.state_width:
             raise UserError(
-                f"the hidden states of prompt {index} must be (positions, {model.width}) for this model; "
+                f"the hidden states of prompt {index} must be (positions, {model.state_width}) for this model; "
                 f"got {tuple(state.shape)}"
             )
         if len(state) == 0:

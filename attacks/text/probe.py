@@ -34,11 +34,11 @@ class Probe(nn.Module):
     mean: Tensor
     spread: Tensor
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, states: int, embeddings: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, width)
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("spread", torch.ones(width))
+        self.linear = nn.Linear(states, embeddings)
+        self.register_buffer("mean", torch.zeros(states))
+        self.register_buffer("spread", torch.ones(states))
 
     def forward(self, states: Tensor, directions: Tensor) -> Tensor:
         """The tokens' scores, with `directions` the unit embeddings (V, d) of `directions_of`."""
@@ -77,15 +77,24 @@ def states_and_tokens(model: SplitLanguageModel, sequences: Sequence[Tensor]) ->
     return torch.cat(states), torch.cat(tokens)
 
 
-def train_probe(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0) -> Probe:
-    """A probe trained with a softmax over the vocabulary, on the attacker's own text and on random tokens."""
+def train_probe(
+    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0, noise: float = 0.0
+) -> Probe:
+    """A probe trained with a softmax over the vocabulary, on the attacker's own text and on random tokens.
+
+    Args:
+        model: whose states it reads, as they are released.
+        sequences: the attacker's own text.
+        seed: of the random tokens, the order and the noise.
+        noise: the standard deviation of what is added to each entry of a state, drawn anew whenever one is seen.
+    """
     vocabulary = Vocabulary(model.embeddings.weight)
     directions = directions_of(vocabulary)
     states, tokens = states_and_tokens(model.eval(), with_random(sequences, len(vocabulary), seed))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        probe = Probe(model.width).to(states)
-    probe.mean, probe.spread = states.mean(dim=0), states.std(dim=0) + 1e-6
+        probe = Probe(model.state_width, model.width).to(states)
+    probe.mean, probe.spread = states.mean(dim=0), (states.var(dim=0) + noise**2).sqrt() + 1e-6
     optimiser = torch.optim.Adam(probe.parameters(), lr=LR)
     steps = EPOCHS * -(-len(tokens) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=LR, total_steps=steps)
@@ -94,11 +103,17 @@ def train_probe(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], s
         for _ in range(EPOCHS):
             for batch in torch.randperm(len(tokens), generator=generator).to(tokens.device).split(BATCH):
                 optimiser.zero_grad(set_to_none=True)
-                F.cross_entropy(probe(states[batch], directions), tokens[batch]).backward()
+                seen = with_noise(states[batch], noise, generator)
+                F.cross_entropy(probe(seen, directions), tokens[batch]).backward()
                 optimiser.step()
                 schedule.step()
                 done(step := step + 1)
     return probe.eval().requires_grad_(False)
+
+
+def with_noise(states: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """The states with fresh Gaussian noise of this standard deviation on every entry."""
+    return states + noise * torch.randn(states.shape, generator=generator).to(states) if noise > 0 else states
 
 
 @torch.no_grad()
@@ -135,12 +150,25 @@ def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.devi
     return made
 
 
-def cached_probe(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path, seed: int = 0) -> Probe:
-    """The probe of this model, cut, text and seed: from the folder, or trained and put there."""
-    recipe = (SCALE, EPOCHS, LR, BATCH, RANDOM_SHARE, seed, [list(map(int, each)) for each in sequences])
+def cached_probe(
+    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path, seed: int = 0, noise: float = 0.0
+) -> Probe:
+    """The probe of this model, cut, text, seed and noise: from the folder, or trained and put there."""
+    recipe: tuple[object, ...] = (
+        SCALE,
+        EPOCHS,
+        LR,
+        BATCH,
+        RANDOM_SHARE,
+        seed,
+        [list(map(int, each)) for each in sequences],
+    )
+    recipe += (noise,) if noise > 0 else ()
     path = folder / f"probe-{fingerprint(model, repr(recipe))}.pt"
-    weights = cached(path, lambda: train_probe(model, sequences, seed).state_dict(), model.embeddings.weight.device)
-    probe = Probe(model.width).to(model.embeddings.weight)
+    weights = cached(
+        path, lambda: train_probe(model, sequences, seed, noise).state_dict(), model.embeddings.weight.device
+    )
+    probe = Probe(model.state_width, model.width).to(model.embeddings.weight)
     probe.load_state_dict(weights)
     return probe.eval().requires_grad_(False)
 

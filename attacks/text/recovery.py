@@ -26,6 +26,9 @@ class Recovery:
         steps: gradient steps (for SIPIT: repeats).
         tried: tokens that were fed forward.
         seconds: all the time that went into `propose`, `verify`, `gradient` and what is left, `other`.
+        probability: of each token where noise leaves room for doubt, its share of the posterior over all texts thought
+            of; None where tokens are verified instead.
+        confidence: of each prompt, the probability that all of its tokens are right.
         curves: the continuous loss at each step, (steps,); empty where no gradient was needed or nothing recorded.
         ranks: how many tokens were nearer to the proxy than the true one at each step, (steps,); needs the truth.
     """
@@ -37,6 +40,8 @@ class Recovery:
     steps: list[list[int]]
     tried: list[list[int]]
     seconds: dict[str, float]
+    probability: list[list[float]] | None = None
+    confidence: list[float] | None = None
     curves: list[list[Tensor]] | None = None
     ranks: list[list[Tensor]] | None = None
 
@@ -68,6 +73,7 @@ class Commit:
     discrete_loss: Tensor
     steps: Tensor
     tried: Tensor
+    probability: Tensor | None = None
 
 
 @dataclass

@@ -8,39 +8,67 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sweetspot.lightning_modules.defences.bottlenecks import Bottleneck
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.drawing import draws_from
-from sweetspot.lightning_modules.networks.language import Encoder, SplitLanguageModel, shallow
+from sweetspot.lightning_modules.networks.language import Encoder, Head, SplitLanguageModel, shallow
 
 LOOKED_AT = 16  # states whose release tells two defences apart
 
 
 class ReleasedEncoder(nn.Module):
-    """The client's part and its release: what `Encoder` takes → what leaves the client (B, T, d), noise left out.
+    """Client, bottleneck and release: what `Encoder` takes → what leaves the client (B, T, k), noise left out.
 
     Args:
         encoder: the client's part.
         release: what happens to each position by itself.
+        squeeze: the client's side of a bottleneck.
     """
 
-    def __init__(self, encoder: Encoder, release: Chain) -> None:
+    def __init__(self, encoder: Encoder, release: Chain, squeeze: nn.Module) -> None:
         super().__init__()
-        self.encoder, self.release = encoder, release
+        self.encoder, self.release, self.squeeze = encoder, release, squeeze
 
     def forward(self, *inputs: Any, **options: Any) -> Tensor:
-        return self.release.expected(self.encoder(*inputs, **options))
+        return self.release.expected(self.squeeze(self.encoder(*inputs, **options)))
 
 
-def as_released(model: SplitLanguageModel, release: Chain) -> SplitLanguageModel:
+class WideningHead(nn.Module):
+    """The server's part behind a bottleneck: released states (B, T, k) → logits (B, T, V).
+
+    Args:
+        head: the server's part.
+        widen: the server's side of the bottleneck.
+    """
+
+    def __init__(self, head: Head, widen: nn.Module) -> None:
+        super().__init__()
+        self.head, self.widen, self.lm_head = head, widen, head.lm_head
+
+    def hidden(self, z: Tensor) -> Tensor:
+        """What the last matrix is applied to, (B, T, d)."""
+        return self.head.hidden(self.widen(z))
+
+    def forward(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.lm_head(self.hidden(z))
+        return logits
+
+
+def as_released(model: SplitLanguageModel, release: Chain, bottleneck: Bottleneck | None = None) -> SplitLanguageModel:
     """The model whose encoder gives what leaves the client; all weights are shared with the one that is given.
 
     Whatever an attack computes, it computes with this one: proposals, candidates, gradients, margins. Where nothing
-    happens on release, it is the model itself.
+    is squeezed and nothing happens on release, it is the model itself.
     """
-    if not len(release):
+    if not len(release) and bottleneck is None:
         return model
-    released = shallow(model, {"encoder": ReleasedEncoder(model.encoder, release)})
+    squeeze = nn.Identity() if bottleneck is None else bottleneck.squeeze
+    parts: dict[str, nn.Module] = {"encoder": ReleasedEncoder(model.encoder, release, squeeze)}
+    if bottleneck is not None:
+        parts["head"] = WideningHead(model.head, bottleneck.widen)
+    released = shallow(model, parts)
     assert isinstance(released, SplitLanguageModel)
+    released.state_width = model.state_width if bottleneck is None else bottleneck.width
     return released
 
 
@@ -53,7 +81,7 @@ def release_digest(model: SplitLanguageModel) -> bytes:
     if not isinstance(model.encoder, ReleasedEncoder):
         return b""
     release, weight = model.encoder.release, model.embeddings.weight
-    states = torch.randn(1, LOOKED_AT, model.width, generator=torch.Generator().manual_seed(0)).to(weight)
+    states = torch.randn(1, LOOKED_AT, model.state_width, generator=torch.Generator().manual_seed(0)).to(weight)
     with draws_from(0, weight.device):
         seen = release(states)
     kind = ", ".join(f"{type(each).__module__}.{type(each).__qualname__}" for each in release)

@@ -75,8 +75,13 @@ class Head(nn.Module):
         super().__init__()
         self.base, self.lm_head = base, lm_head
 
+    def hidden(self, z: Tensor) -> Tensor:
+        """What the last matrix, from hidden states to logits, is applied to, (B, T, d)."""
+        last: Tensor = self.base(inputs_embeds=z, use_cache=False).last_hidden_state
+        return last
+
     def forward(self, z: Tensor) -> Tensor:
-        logits: Tensor = self.lm_head(self.base(inputs_embeds=z, use_cache=False).last_hidden_state)
+        logits: Tensor = self.lm_head(self.hidden(z))
         return logits
 
 
@@ -115,6 +120,7 @@ class SplitLanguageModel(nn.Module):
                 f"{type(model).__name__} embeds tokens in {self.width} numbers and has hidden states of {hidden}: "
                 f"what is recovered at the cut does not fit the embeddings"
             )
+        self.state_width = self.width  # of what leaves the client; behind a bottleneck it is smaller
         self.vocabulary: int = self.embeddings.num_embeddings
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or 2**31
 

@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 
+import torch
 from torch import Tensor, nn
 
 from sweetspot.errors import UserError
@@ -36,16 +37,36 @@ class Bottleneck(nn.Module):
         for number, (before, after) in enumerate(itertools.pairwise(sizes)):
             layers += [nn.ReLU()] if number else []
             layers.append(nn.Conv2d(before, after, 1) if convolution else nn.Linear(before, after))
+        if len(z_shape) == 2 and max(widths) > inputs:
+            raise UserError(
+                f"--bottleneck {text} is wider than the states it would squeeze, which have {inputs} numbers"
+            )
         self.squeeze = nn.Sequential(*layers)
         back: list[nn.Module] = [nn.Conv2d(widths[-1], inputs, 1) if convolution else nn.Linear(widths[-1], inputs)]
         back += [nn.Unflatten(1, z_shape)] if not convolution and len(z_shape) == 3 else []
         self.widen = nn.Sequential(*back)
-        self.text = text
+        self.text, self.width = text, widths[-1]
+        if len(z_shape) == 2 and len(widths) == 1:
+            start_as_projection(self.squeeze[-1], self.widen[0])
 
     def forward(self, h: Tensor) -> Tensor:
         """The squeezed representation: (B, k), (B, k, H, W) or (B, T, k)."""
         squeezed: Tensor = self.squeeze(h)
         return squeezed
+
+
+@torch.no_grad()
+def start_as_projection(squeeze: nn.Module, widen: nn.Module) -> None:
+    """Let a linear bottleneck of a sequence begin as an orthogonal projection and its transpose.
+
+    A language model that begins with real weights then loses the other directions, and nothing else.
+    """
+    assert isinstance(squeeze, nn.Linear)
+    assert isinstance(widen, nn.Linear)
+    nn.init.orthogonal_(squeeze.weight)
+    widen.weight.copy_(squeeze.weight.T)
+    nn.init.zeros_(squeeze.bias)
+    nn.init.zeros_(widen.bias)
 
 
 def parsed(text: str) -> tuple[bool, list[int]]:
