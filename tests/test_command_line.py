@@ -92,8 +92,8 @@ def test_an_experiment_has_the_papers_settings_and_only_what_differs_from_the_de
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_an_experiment_runs(file: Path, npz: Callable[..., Path], gpt2_folder: Path, tmp_path: Path) -> None:
-    sizes = {"mnist": (28, 28), "fashion_mnist": (28, 28), "synthetic": None, "gpt2_tiny": None, "gpt2": None, "smollm2": None}
-    size = sizes.get(file.stem, (32, 32, 3))
+    sizes = dict.fromkeys(("synthetic", "gpt2_tiny", "gpt2", "smollm2"))
+    size = (sizes | dict.fromkeys(("mnist", "fashion_mnist"), (28, 28))).get(file.stem, (32, 32, 3))
     data = "synthetic" if file.stem == "synthetic" else "pydoc"
     if size:
         x = np.random.default_rng(0).integers(0, 255, (60, *size), dtype=np.uint8)
