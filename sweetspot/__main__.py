@@ -11,6 +11,7 @@ COMMANDS = {
     "attack": "attacks on any model you have, without a run",
     "sweep": "a grid of runs, and its sweet spot",
     "report": "any set of runs → one HTML page",
+    "reproduce": "the papers' tables and figures, ours beside theirs",
     "invert": "text out of hidden states, a training batch out of a gradient",
 }
 USAGE = "usage: sweetspot COMMAND …   (sweetspot COMMAND --help says more)\n\n" + "\n".join(

@@ -60,6 +60,8 @@ def loaded_by(*argv: str) -> set[str]:
         ["sweetspot", "attack", "--help"],
         ["sweetspot", "sweep", "--help"],
         ["sweetspot", "report", "--help"],
+        ["sweetspot", "reproduce", "--help"],
+        ["sweetspot", "reproduce", "--out", "no-such-folder"],
         ["sweetspot", "invert", "--help"],
         ["sweetspot", "invert", "gradient", "--help"],
         ["sweetspot", "train", "--lamda", "1"],
@@ -116,7 +118,7 @@ def test_flags_of_the_trainer_are_those_of_lightning() -> None:
             assert not missing, name
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "sweep", "report", "invert"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "sweep", "report", "reproduce", "invert"])
 def test_help_speaks_of_the_command_as_it_was_called(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     from sweetspot.__main__ import main
 

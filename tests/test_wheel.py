@@ -27,6 +27,7 @@ ROOMS = (
     "lightning_modules",
     "metrics",
     "reports",
+    "reproductions",
     "runs",
     "sweeps",
 )

@@ -1,0 +1,1 @@
+"""Reconstructing Training Data from Model Gradient, Provably."""

@@ -1,0 +1,1 @@
+"""MixCon: Adjusting the Separability of Data Representations for Harder Data Recovery."""

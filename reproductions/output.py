@@ -1,0 +1,214 @@
+"""The list of all tables and figures, one of them on the terminal, and the page that holds them all."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sweetspot.files import replacing
+from sweetspot.reproductions.base import LEFT_OUT, REPRODUCTIONS, Asked, Reproduction
+from sweetspot.reproductions.needs import Shelf, missing_data
+from sweetspot.reproductions.verdict import Judged, Status, judged
+
+PAGE = Path("docs/reproduced.md")  # what --all writes
+WIDTH = 80  # columns that everything fits into
+STYLES = {
+    Status.REPRODUCED: "green",
+    Status.DIRECTION: "yellow",
+    Status.NOT_REPRODUCED: "red",
+    Status.NOT_RUN: "dim",
+}
+TITLES = {
+    "mixcon": "MixCon: Adjusting the Separability of Data Representations for Harder Data Recovery",
+    "hidden-states": "Recovering Input Text from Hidden States",
+    "gradients": "Reconstructing Training Data from Model Gradient, Provably",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far an item is.
+
+    Args:
+        item: the table or figure.
+        cells: with their verdicts.
+        needs: how many runs and computations it takes.
+        there: how many of them are there.
+        seconds: about how long the others take on one core.
+        missing: datasets and models that are not on this machine and that the others need.
+    """
+
+    item: Reproduction
+    cells: list[Judged]
+    needs: int
+    there: int
+    seconds: float
+    missing: list[str]
+
+    @classmethod
+    def of(cls, item: Reproduction, asked: Asked, shelf: Shelf, root: Path) -> Standing:
+        """How far an item is, from what is on disk."""
+        needs = item.needs(asked)
+        left = [need for need in needs if shelf.find(need) is None]
+        seconds = sum(need.seconds(shelf) for need in left)
+        cells = judged(item.cells(asked), shelf, item.stand_in(asked))
+        return cls(item, cells, len(needs), len(needs) - len(left), seconds, missing_data(left, root))
+
+    @property
+    def tally(self) -> str:
+        """`4 reproduced, 2 direction only`; empty where nothing was run."""
+        counts = Counter(each.status for each in self.cells)
+        return ", ".join(f"{counts[status]} {status}" for status in Status if counts[status] and self.there)
+
+    @property
+    def said(self) -> str:
+        """How far it is, in a line."""
+        if self.there == self.needs:
+            return self.tally
+        done = f"{self.there} of {self.needs} there" if self.there else "not run"
+        return f"{done}; needs {', '.join(self.missing)}" if self.missing else done
+
+
+def in_words(seconds: float) -> str:
+    """About how long something takes.
+
+    Example:
+        >>> [in_words(each) for each in (0, 40, 600, 9000, 900_000)]
+        ['–', '1 min', '10 min', '2.5 h', '10 d']
+    """
+    if seconds <= 0:
+        return "–"
+    if seconds < 3600:
+        return f"{max(round(seconds / 60), 1)} min"
+    return f"{seconds / 3600:.2g} h" if seconds < 48 * 3600 else f"{seconds / 86_400:.0f} d"
+
+
+def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
+    """Print every table and figure, what is left to do of it, and how far it is."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("table or figure", no_wrap=True)
+    table.add_column("what it shows, and how far it is here", overflow="fold")
+    table.add_column("left", no_wrap=True, justify="right")
+    for name in sorted([*REPRODUCTIONS, *LEFT_OUT], key=place_of):
+        if name in LEFT_OUT:
+            table.add_row(name, Text(LEFT_OUT[name], style="dim"), "")
+            continue
+        standing = Standing.of(REPRODUCTIONS[name](), asked, shelf, root)
+        said = Text(f"{standing.item.title}\n").append(standing.said, style="dim" if not standing.there else "bold")
+        table.add_row(name, said, in_words(standing.seconds))
+    console.print(table)
+    console.print("left: about so long on one core for what is missing; --quick takes small sizes.", style="dim")
+    console.print("python reproduce.py ID runs what is missing and prints ours beside the paper's.", style="dim")
+
+
+def place_of(name: str) -> tuple[int, str]:
+    """Where an id stands in a list: paper by paper, tables before figures; a user's own last."""
+    papers = list(TITLES)
+    paper, _, what = name.partition("/")
+    return (papers.index(paper) if paper in papers else len(papers)), what.replace("table", "a")
+
+
+def show(standing: Standing, asked: Asked, console: Console) -> None:
+    """Print one table or figure, ours beside the paper's."""
+    item = standing.item
+    console.print(f"{item.name}: {item.title}", style="bold", highlight=False)
+    for line in filter(None, (item.note, item.stand_in(asked))):
+        console.print(line, style="dim", highlight=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("cell", "paper", "ours", "seeds", "verdict"):
+        table.add_column(name, overflow="fold")
+    for each in standing.cells:
+        table.add_row(each.cell.title, *figures_of(each), each.seeds, Text(each.status, style=STYLES[each.status]))
+    console.print(table)
+    reasons: dict[str, list[str]] = {}
+    for each in standing.cells:
+        if each.status is not Status.REPRODUCED and each.figure is not None:
+            reasons.setdefault(each.reason, []).append(each.cell.title)
+    for reason, cells in reasons.items():
+        console.print(f"{'; '.join(cells)}: {reason}", style="dim", highlight=False)
+    console.print(standing.said, highlight=False)
+
+
+def figures_of(each: Judged) -> tuple[str, str]:
+    """The paper's figure and ours, as they are shown."""
+    digits = each.cell.digits
+    paper = each.cell.paper.said(digits) if each.cell.paper else "claimed"
+    if each.figure is None:
+        return paper, "–"
+    return paper, each.figure.said(digits) if each.cell.paper else f"{100 * each.figure.mean:.0f} %"
+
+
+def markdown(standing: Standing, asked: Asked, command: str, picture: str | None) -> str:
+    """One table or figure as a section of the page.
+
+    Args:
+        standing: how far it is.
+        asked: in which size.
+        command: that makes it.
+        picture: the address of its picture; None: there is none.
+    """
+    item = standing.item
+    lines = [f"### {item.name}: {item.title}", "", f"`{command}`", ""]
+    lines += [f"{each}\n" for each in (item.note, item.stand_in(asked)) if each]
+    lines += [f"![{item.title}]({picture})\n"] if picture else []
+    lines += ["| cell | paper | ours | seeds | verdict | why |", "|---|---|---|---|---|---|"]
+    for each in standing.cells:
+        row = (each.cell.title, *figures_of(each), each.seeds, f"**{each.status}**", each.reason)
+        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |")
+    return "\n".join([*lines, "", standing.said, ""])
+
+
+def write_page(standings: Sequence[Standing], asked: Asked, shelf: Shelf, page: Path) -> None:
+    """Write the page of these tables and figures, with their pictures in the folder of its name."""
+    folder = page.with_suffix("")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    given = {"dataset": asked.dataset, "model": asked.model, "seeds": asked.seeds}
+    flags = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+    flags += " --quick" if asked.quick else ""
+    which = "--all" if len(standings) == len(list(REPRODUCTIONS)) else " ".join(each.item.name for each in standings)
+    parts = [
+        "# What of the papers comes out here",
+        f"Written by `python reproduce.py {which}{flags}` at commit {commit()}; not to be edited by hand. A cell is "
+        "*reproduced* where it is of the paper's size and stands in the paper's order; *direction only* where only the "
+        "order is the paper's. How near is near enough stands beside each.",
+        summary(standings),
+    ]
+    paper = ""
+    for standing in standings:
+        name = standing.item.name
+        if name.partition("/")[0] != paper:
+            paper = name.partition("/")[0]
+            parts.append(f"## {TITLES.get(paper, paper)}")
+        picture = folder / f"{name.replace('/', '-')}.png"
+        folder.mkdir(exist_ok=True)
+        is_drawn = standing.there > 0 and standing.item.draw(asked, shelf, picture)
+        address = f"{folder.name}/{picture.name}" if is_drawn else None
+        parts.append(markdown(standing, asked, f"python reproduce.py {name}{flags}", address))
+    with replacing(page) as temporary:
+        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def summary(standings: Sequence[Standing]) -> str:
+    """How far each item is, as a table."""
+    rows = [f"| {each.item.name} | {each.item.title} | {each.said} |" for each in standings]
+    return "\n".join(["| | | |", "|---|---|---|", *rows])
+
+
+def commit() -> str:
+    """The commit that this code is of; `unknown` where it is not in a repository of its own."""
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10,
+        )  # fmt: skip
+    except OSError:
+        return "unknown"
+    return said.stdout.strip() or "unknown"

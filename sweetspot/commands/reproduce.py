@@ -1,0 +1,132 @@
+"""Every table and figure of the three papers: run what is missing, print ours beside the paper's.
+
+python reproduce.py                             # the list: what there is, what it costs, what is already there
+python reproduce.py mixcon/table-3              # runs what is missing; a verdict for each cell
+python reproduce.py --all --quick               # everything at small size; writes a page
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from sweetspot.errors import UserError
+from sweetspot.reproductions import REPRODUCTIONS, Asked, Reproduction
+from sweetspot.reproductions.base import item
+from sweetspot.reproductions.config import ReproduceConfig
+from sweetspot.reproductions.needs import FOLDER, Shelf
+from sweetspot.reproductions.output import PAGE, WIDTH, Standing, place_of, show, show_list, write_page
+from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
+from sweetspot.runs.config import root_of
+
+EXAMPLES = """\
+  python reproduce.py                                                  the list, and what is already there
+  python reproduce.py mixcon/table-3                                   runs what is missing, ours beside the paper's
+  python reproduce.py mixcon/figure-3 --dataset mnist --address auto   on a Ray cluster
+  python reproduce.py hidden-states/table-2 --model smollm2 --dataset pydoc
+  python reproduce.py gradients/figure-2 --figure errors.png
+  python reproduce.py mixcon/table-1 --seeds 10                        more seeds than it has
+  python reproduce.py mixcon/table-3 --dry-run                         what is there, and nothing is run
+  python reproduce.py --all --quick                                    everything at small size, an hour on a laptop
+  python reproduce.py --all --dry-run --write page.md                  the page of what is there
+"""
+
+
+def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> int:
+    """Parse, run what is missing, print."""
+    usage = "[ID …] [--all] [--quick] [--dataset NAME] [--model NAME] [--seeds N] [--write FILE.md] [FLAG …]"
+    description = (
+        "Every table and figure of the three papers, ours beside the paper's, with a verdict for each cell.\n"
+        "Runs are ordinary ones in --out: what is there is never done twice, and a killed command goes on."
+    )
+    parser = script_parser(prog, usage, description, EXAMPLES)
+    parser.add_argument("ids", nargs="*", type=str, default=[], help="tables and figures; none: the list of all")
+    add_dataclass(parser, ReproduceConfig)
+
+    def command() -> None:
+        parsed = parser.parse_args(argv).as_dict()
+        names = parsed.pop("ids")
+        reproduce(names, ReproduceConfig(**parsed))
+
+    return run_command(command)
+
+
+def reproduce(names: Sequence[str], config: ReproduceConfig) -> None:
+    """Run what is missing of these tables and figures, and show them; without any, the list of all."""
+    console, shelf, root = Console(width=WIDTH), Shelf(Path(config.out)), root_of(config.data_root)
+    items = chosen(names, config)
+    if not items:
+        show_list(config.asked, shelf, root, console)
+        return
+    standings, errors = [], []
+    for each in items:
+        asked = config.asked if not config.all else asked_of(each, config.asked)
+        if not config.dry_run:
+            errors += run(each, asked, shelf, config)
+        standing = Standing.of(each, asked, shelf, root)
+        standings.append(standing)
+        show(standing, asked, console)
+        draw(each, asked, shelf, config)
+    page = config.write or (str(PAGE) if config.all else None)
+    if page is not None:
+        write_page(standings, config.asked, shelf, Path(page))
+        print(f"page  {page}", flush=True)
+    unique = {str(error): error for error in errors}.values()
+    if unique and not config.all:
+        raise next(iter(unique))
+    for error in unique:  # of --all, what could not be made is said in the table, and how to get it here
+        print(f"not made: {error}", file=sys.stderr, flush=True)
+
+
+def chosen(names: Sequence[str], config: ReproduceConfig) -> list[Reproduction]:
+    """The tables and figures that are asked for, in order; refused where they have no use for a flag."""
+    if names and config.all:
+        raise UserError(f"--all has every table and figure: leave {names[0]} or --all out")
+    if config.figure is not None and len(names) != 1:
+        raise UserError("--figure is for the picture of one figure: name one")
+    items = [item(name) for name in dict.fromkeys(names)]
+    for each in items:
+        each.check(config.asked)
+    if not items and config.write is not None and not config.all:
+        raise UserError("--write needs tables and figures to write about: name them, or --all")
+    return [REPRODUCTIONS[name]() for name in sorted(REPRODUCTIONS, key=place_of)] if config.all else items
+
+
+def asked_of(each: Reproduction, asked: Asked) -> Asked:
+    """What --all asks of an item: of the flags those that it has a use for."""
+    try:
+        each.check(asked)
+    except UserError:
+        return Asked(asked.quick, asked.seeds)
+    return asked
+
+
+def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig) -> list[UserError]:
+    """Make what an item lacks; what could not be made, and what to do about it."""
+    needs = [need for need in each.needs(asked) if shelf.find(need) is None]
+    if not needs:
+        return []
+    print(f"{each.name}: {len(needs)} to make", flush=True)
+    from sweetspot.reproductions.making import make  # torch, and Ray
+
+    return make(needs, shelf, config.sweep, config.data_root, config.device).errors
+
+
+def draw(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig) -> None:
+    """Draw the picture of an item, where it has one, and say where it is."""
+    folder = Path(config.out) / FOLDER
+    path = Path(config.figure) if config.figure else folder / f"{each.name.replace('/', '-').replace(':', '-')}.png"
+    is_figure = type(each).draw is not Reproduction.draw
+    if config.figure and not is_figure:
+        raise UserError(f"{each.name} is a table: leave --figure out")
+    if is_figure and any(shelf.find(need) is not None for need in each.needs(asked)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if each.draw(asked, shelf, path):
+            print(f"picture  {path}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
