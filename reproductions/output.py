@@ -39,18 +39,20 @@ class Standing:
 
     Args:
         item: the table or figure.
+        asked: in which size, and on what.
         cells: with their verdicts.
         needs: how many runs and computations it takes.
         there: how many of them are there.
-        seconds: about how long the others take on one core.
+        left: the others by their keys, with the seconds that each takes on one core, about.
         missing: datasets and models that are not on this machine and that the others need.
     """
 
     item: Reproduction
+    asked: Asked
     cells: list[Judged]
     needs: int
     there: int
-    seconds: float
+    left: dict[str, float]
     missing: list[str]
 
     @classmethod
@@ -58,9 +60,9 @@ class Standing:
         """How far an item is, from what is on disk."""
         needs = item.needs(asked)
         left = [need for need in needs if shelf.find(need) is None]
-        seconds = sum(need.seconds(shelf) for need in left)
+        seconds = {need.key: need.seconds(shelf) for need in left}
         cells = judged(item.cells(asked), shelf, item.stand_in(asked))
-        return cls(item, cells, len(needs), len(needs) - len(left), seconds, missing_data(left, root))
+        return cls(item, asked, cells, len(needs), len(needs) - len(left), seconds, missing_data(left, root))
 
     @property
     def tally(self) -> str:
@@ -97,16 +99,18 @@ def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
     table.add_column("table or figure", no_wrap=True)
     table.add_column("what it shows, and how far it is here", overflow="fold")
     table.add_column("left", no_wrap=True, justify="right")
+    left: dict[str, float] = {}  # seconds of what is missing, each once: tables share runs
     for name in sorted([*REPRODUCTIONS, *LEFT_OUT], key=place_of):
         if name in LEFT_OUT:
             table.add_row(name, Text(LEFT_OUT[name], style="dim"), "")
             continue
         standing = Standing.of(REPRODUCTIONS[name](), asked, shelf, root)
+        left |= standing.left
         said = Text(f"{standing.item.title}\n").append(standing.said, style="dim" if not standing.there else "bold")
-        table.add_row(name, said, in_words(standing.seconds))
+        table.add_row(name, said, in_words(sum(standing.left.values())))
     console.print(table)
-    console.print("left: about so long on one core for what is missing; --quick takes small sizes.", style="dim")
-    console.print("python reproduce.py ID runs what is missing and prints ours beside the paper's.", style="dim")
+    whole = f"left: about so long on one core; all of it {in_words(sum(left.values()))}, for tables share runs."
+    console.print(f"{whole}\nID runs what is missing, ours beside the paper's; --quick takes small sizes.", style="dim")
 
 
 def place_of(name: str) -> tuple[int, str]:
@@ -116,17 +120,23 @@ def place_of(name: str) -> tuple[int, str]:
     return (papers.index(paper) if paper in papers else len(papers)), what.replace("table", "a")
 
 
-def show(standing: Standing, asked: Asked, console: Console) -> None:
+def show(standing: Standing, console: Console) -> None:
     """Print one table or figure, ours beside the paper's."""
     item = standing.item
     console.print(f"{item.name}: {item.title}", style="bold", highlight=False)
-    for line in filter(None, (item.note, item.stand_in(asked))):
+    for line in filter(None, (item.note, item.stand_in(standing.asked))):
         console.print(line, style="dim", highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("cell", "paper", "ours", "seeds", "verdict"):
-        table.add_column(name, overflow="fold")
-    for each in standing.cells:
-        table.add_row(each.cell.title, *figures_of(each), each.seeds, Text(each.status, style=STYLES[each.status]))
+        table.add_column(name, overflow="fold", no_wrap=name != "cell")
+    columns = dict.fromkeys(each.cell.column for each in standing.cells)
+    for column in columns:
+        if column:
+            table.add_row(Text(column, style="bold"))
+        for each in standing.cells:
+            if each.cell.column == column:
+                status = Text(each.status, style=STYLES[each.status])
+                table.add_row("  " * bool(column) + each.cell.row, *figures_of(each), each.seeds, status)
     console.print(table)
     reasons: dict[str, list[str]] = {}
     for each in standing.cells:
@@ -146,18 +156,12 @@ def figures_of(each: Judged) -> tuple[str, str]:
     return paper, each.figure.said(digits) if each.cell.paper else f"{100 * each.figure.mean:.0f} %"
 
 
-def markdown(standing: Standing, asked: Asked, command: str, picture: str | None) -> str:
-    """One table or figure as a section of the page.
-
-    Args:
-        standing: how far it is.
-        asked: in which size.
-        command: that makes it.
-        picture: the address of its picture; None: there is none.
-    """
+def markdown(standing: Standing, picture: str | None) -> str:
+    """One table or figure as a section of the page; `picture` is the address of its picture."""
     item = standing.item
+    command = f"python reproduce.py {item.name}{flags_of(standing.asked)}"
     lines = [f"### {item.name}: {item.title}", "", f"`{command}`", ""]
-    lines += [f"{each}\n" for each in (item.note, item.stand_in(asked)) if each]
+    lines += [f"{each}\n" for each in (item.note, item.stand_in(standing.asked)) if each]
     lines += [f"![{item.title}]({picture})\n"] if picture else []
     lines += ["| cell | paper | ours | seeds | verdict | why |", "|---|---|---|---|---|---|"]
     for each in standing.cells:
@@ -170,15 +174,12 @@ def write_page(standings: Sequence[Standing], asked: Asked, shelf: Shelf, page: 
     """Write the page of these tables and figures, with their pictures in the folder of its name."""
     folder = page.with_suffix("")
     page.parent.mkdir(parents=True, exist_ok=True)
-    given = {"dataset": asked.dataset, "model": asked.model, "seeds": asked.seeds}
-    flags = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
-    flags += " --quick" if asked.quick else ""
     which = "--all" if len(standings) == len(list(REPRODUCTIONS)) else " ".join(each.item.name for each in standings)
     parts = [
         "# What of the papers comes out here",
-        f"Written by `python reproduce.py {which}{flags}` at commit {commit()}; not to be edited by hand. A cell is "
-        "*reproduced* where it is of the paper's size and stands in the paper's order; *direction only* where only the "
-        "order is the paper's. How near is near enough stands beside each.",
+        f"Written by `python reproduce.py {which}{flags_of(asked)}` at commit {commit()}; not to be edited by hand. A "
+        "cell is *reproduced* where it is of the paper's size and stands in the paper's order; *direction only* where "
+        "only the order is the paper's. How near is near enough stands beside each.",
         summary(standings),
     ]
     paper = ""
@@ -189,11 +190,19 @@ def write_page(standings: Sequence[Standing], asked: Asked, shelf: Shelf, page: 
             parts.append(f"## {TITLES.get(paper, paper)}")
         picture = folder / f"{name.replace('/', '-')}.png"
         folder.mkdir(exist_ok=True)
-        is_drawn = standing.there > 0 and standing.item.draw(asked, shelf, picture)
+        is_drawn = standing.there > 0 and standing.item.draw(standing.asked, shelf, picture)
         address = f"{folder.name}/{picture.name}" if is_drawn else None
-        parts.append(markdown(standing, asked, f"python reproduce.py {name}{flags}", address))
+        parts.append(markdown(standing, address))
     with replacing(page) as temporary:
         temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def flags_of(asked: Asked) -> str:
+    """What is asked for as the command line says it."""
+    given = {"dataset": asked.dataset, "model": asked.model, "seeds": asked.seeds}
+    return (
+        "".join(f" --{name} {value}" for name, value in given.items() if value is not None) + " --quick" * asked.quick
+    )
 
 
 def summary(standings: Sequence[Standing]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sweetspot.reproductions.needs import Need, Shelf
 
+ROUNDING = 1e-9  # 0.19 is 0.05 from 0.14
 Record = Mapping[str, Any]  # a results.json, or what a computation left
 
 
@@ -38,10 +39,16 @@ class Figure:
     worst: float | None = None
 
     def said(self, digits: int) -> str:
-        """`0.64±0.11 (0.83)`."""
-        spread = "" if self.std is None else f"±{self.std:.{digits}f}"
-        worst = "" if self.worst is None else f" ({self.worst:.{digits}f})"
-        return f"{self.mean:.{digits}f}{spread}{worst}"
+        """The figure as tables write it.
+
+        Example:
+            >>> Figure(0.64, 0.11, 0.83).said(2), Figure(99.1).said(1)
+            ('.64±.11 (.83)', '99.1')
+        """
+        if self.std is None:
+            return f"{self.mean:.{digits}f}"
+        worst = "" if self.worst is None else f" ({f'{self.worst:.{digits}f}'.removeprefix('0')})"
+        return "±".join(f"{each:.{digits}f}".removeprefix("0") for each in (self.mean, self.std)) + worst
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,9 @@ class Judged:
         found = [each for each in self.ours if each is not None]
         if not found:
             return None
-        stds, worsts = ([value for value in values if value is not None] for values in parts_of(found))
-        far = max if self.cell.paper is None or (self.cell.paper.worst or 0) >= self.cell.paper.mean else min
+        stds = [each.std for each in found if each.std is not None]
+        worsts = [each.worst for each in found if each.worst is not None]
+        far = max if worsts and worsts[0] >= found[0].mean else min  # of a distance the smallest leaks most
         return Figure(
             statistics.fmean(each.mean for each in found),
             statistics.fmean(stds) if stds else None,
@@ -146,11 +154,6 @@ class Judged:
         """`3`, or `1 of 3`."""
         done = sum(each is not None for each in self.ours)
         return str(done) if done == len(self.ours) else f"{done} of {len(self.ours)}"
-
-
-def parts_of(figures: Sequence[Figure]) -> tuple[list[float | None], list[float | None]]:
-    """The spreads and the worst cases of some figures."""
-    return [each.std for each in figures], [each.worst for each in figures]
 
 
 def judged(cells: Sequence[Cell], shelf: Shelf, stand_in: str = "") -> list[Judged]:
@@ -165,9 +168,10 @@ def judged(cells: Sequence[Cell], shelf: Shelf, stand_in: str = "") -> list[Judg
     by_place = {cell.place: cell for cell in cells}
     found = []
     for cell in cells:
-        other = by_place.get(cell.against) if cell.against else None
-        status, reason = verdict(cell, ours[cell.place], other, ours[other.place] if other else [])
-        found.append(Judged(cell, ours[cell.place], *capped(status, reason, cell, other, stand_in)))
+        other = by_place[cell.against] if cell.against else None
+        verdict = verdict_on(cell, ours[cell.place], other, ours[other.place] if other else [])
+        verdict = verdict.of_stand_in() if stand_in else verdict
+        found.append(Judged(cell, ours[cell.place], verdict.status, verdict.reason))
     return found
 
 
@@ -178,9 +182,33 @@ def figure_of(cell: Cell, needs: Sequence[Need], shelf: Shelf) -> Figure | None:
     return cell.read(records) if len(records) == len(there) else None
 
 
-def verdict(
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a cell.
+
+    Args:
+        status: in a word.
+        reason: in a line.
+        tells_direction: whether it speaks of an order or a claim, and not of a size alone.
+    """
+
+    status: Status
+    reason: str
+    tells_direction: bool = False
+
+    def of_stand_in(self) -> Verdict:
+        """The same on a stand-in for the paper's setting: never `reproduced`, and nothing about size."""
+        if self.status is Status.NOT_RUN:
+            return self
+        if not self.tells_direction:
+            return Verdict(Status.NOT_RUN, "only a stand-in was run, which cannot tell the size")
+        status = Status.DIRECTION if self.status is Status.REPRODUCED else self.status
+        return Verdict(status, f"{self.reason}; of a stand-in", tells_direction=True)
+
+
+def verdict_on(
     cell: Cell, ours: Sequence[Figure | None], other: Cell | None, theirs: Sequence[Figure | None]
-) -> tuple[Status, str]:
+) -> Verdict:
     """What became of a cell, and why.
 
     Args:
@@ -191,33 +219,36 @@ def verdict(
     """
     values = [each.mean for each in ours if each is not None]
     if not values:
-        return Status.NOT_RUN, "nothing is there yet, or it was not measured"
+        return Verdict(Status.NOT_RUN, "nothing is there yet, or it was not measured")
     if isinstance(cell.rule, AtLeast):
         return counted(statistics.fmean(values), cell.rule)
     assert cell.paper is not None, f"{cell.title}: a size needs the paper's figure"
-    mean, margin = statistics.fmean(values), cell.rule.margin(cell.paper)
-    off, room = mean - cell.paper.mean, margin + min(2 * standard_error(values), margin)
-    is_near = abs(off) <= room
-    away = f"{abs(off):.{cell.digits}f} {'above' if off > 0 else 'below'} the paper's"
-    size = f"{away}, {room:.{cell.digits}f} allowed"
+    margin = cell.rule.margin(cell.paper)
+    off, room = statistics.fmean(values) - cell.paper.mean, margin + min(2 * standard_error(values), margin)
+    size = f"{abs(off):.{cell.digits}f} {'above' if off > 0 else 'below'} the paper's, {room:.{cell.digits}f} allowed"
+    is_near = abs(off) <= room + ROUNDING
     expected = cell.paper.mean - other.paper.mean if other and other.paper else 0.0
     if other is None or abs(expected) <= margin:  # the paper itself sees no difference that counts
-        return (Status.REPRODUCED if is_near else Status.NOT_REPRODUCED), size
-    word, title = ("higher" if expected > 0 else "lower"), other.column if other.column != cell.column else other.row
+        return Verdict(Status.REPRODUCED if is_near else Status.NOT_REPRODUCED, size)
     holds = in_order(ours, theirs, expected)
+    title = other.column if other.column != cell.column else other.row
+    order = f"{'higher' if expected > 0 else 'lower'} than {title}"
     if holds is None:
-        return Status.NOT_RUN, f"{title}, which it is compared with, is not there"
+        return Verdict(Status.NOT_RUN, f"{title}, which it is compared with, is not there")
     if not holds:
-        return Status.NOT_REPRODUCED, f"not {word} than {title}, as it is in the paper; {size}"
-    return (Status.REPRODUCED if is_near else Status.DIRECTION), f"{word} than {title}, as in the paper; {size}"
+        return Verdict(Status.NOT_REPRODUCED, f"not {order}, as it is in the paper; {size}", tells_direction=True)
+    status = Status.REPRODUCED if is_near else Status.DIRECTION
+    return Verdict(status, f"{order}, as in the paper; {size}", tells_direction=True)
 
 
-def counted(share: float, rule: AtLeast) -> tuple[Status, str]:
+def counted(share: float, rule: AtLeast) -> Verdict:
     """The verdict on a claim that holds in this share of the comparisons."""
     said = f"holds in {100 * share:.0f} % of the comparisons, {100 * rule.share:.0f} % asked for"
     if share >= rule.share:
-        return Status.REPRODUCED, said
-    return (Status.DIRECTION if share > rule.more_than else Status.NOT_REPRODUCED), said
+        status = Status.REPRODUCED
+    else:
+        status = Status.DIRECTION if share > rule.more_than else Status.NOT_REPRODUCED
+    return Verdict(status, said, tells_direction=not rule.of_size)
 
 
 def in_order(ours: Sequence[Figure | None], theirs: Sequence[Figure | None], expected: float) -> bool | None:
@@ -235,13 +266,3 @@ def in_order(ours: Sequence[Figure | None], theirs: Sequence[Figure | None], exp
 def standard_error(values: Sequence[float]) -> float:
     """Of the mean over seeds; 0 for one seed, of which nothing is known."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-def capped(status: Status, reason: str, cell: Cell, other: Cell | None, stand_in: str) -> tuple[Status, str]:
-    """The verdict on a stand-in for the paper's setting: never `reproduced`, and nothing about size."""
-    if not stand_in or status is Status.NOT_RUN:
-        return status, reason
-    is_order = other is not None and other.paper is not None and " than " in reason
-    if is_order or (isinstance(cell.rule, AtLeast) and not cell.rule.of_size):
-        return (Status.DIRECTION if status is Status.REPRODUCED else status), f"{reason}; of a stand-in"
-    return Status.NOT_RUN, "only a stand-in was run, which cannot tell the size"

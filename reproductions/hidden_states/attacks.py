@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweetspot.errors import UserError
 from sweetspot.reproductions.base import Asked, Reproduction
 from sweetspot.reproductions.needs import Computed, Shelf, TrainedRun, experiment_flags
 from sweetspot.reproductions.verdict import Cell, Figure, Record, Within
 
+TEXTS = ("c4", "wikipedia", "pydoc")
 SEED = 42  # the paper's
 LENGTH = 10  # tokens of a prompt
 POINTS = {"fast": (600, 100), "baseline": (1000, 2000), "high-accuracy": (2000, 10_000)}  # steps, candidates
@@ -24,6 +26,11 @@ class HiddenStates(Reproduction):
 
     takes = ("dataset", "model")
     quick_note = f"gpt2-tiny trained on pydoc, {QUICK_PROMPTS} prompts, a tenth of the steps and candidates"
+
+    def check(self, asked: Asked) -> None:
+        super().check(asked)
+        if asked.dataset is not None and asked.dataset not in TEXTS and not Path(asked.dataset).exists():
+            raise UserError(f"--dataset must be one of {', '.join(TEXTS)}, or a file of text; got {asked.dataset}")
 
     def stand_in(self, asked: Asked) -> str:
         said = [super().stand_in(asked)] if asked.quick else []

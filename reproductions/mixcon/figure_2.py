@@ -27,7 +27,7 @@ def is_collapsed(records: Sequence[Record]) -> Figure:
 class Figure2(Reproduction):
     title = "synthetic data at the cut, before and after"
     note = "Claims are counted over seeds; distances are of unit-norm representations. Drawn is seed 0."
-    quick_note = "4 epochs, two seeds"
+    quick_note = "4 epochs, fewer seeds"
 
     def cells(self, asked: Asked) -> list[Cell]:
         seeds = asked.seeds_of(5, quick=2)

@@ -23,7 +23,7 @@ SIZE = Within(3.0)  # one and a half standard errors of an accuracy of 90 % on 2
 class Table1(Reproduction):
     title = "accuracy on synthetic data, by server"
     note = "σ, batch size and ε are not in the paper: see configs/synthetic.yaml."
-    quick_note = "4 epochs, two seeds"
+    quick_note = "4 epochs, fewer seeds"
 
     def cells(self, asked: Asked) -> list[Cell]:
         cells = []

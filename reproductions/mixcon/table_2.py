@@ -18,7 +18,7 @@ SIZES = {"MSE": Within(0.15), "MCS": Within(0.03)}  # less than the paper's smal
 class Table2(Reproduction):
     title = "recovery of synthetic data, white box"
     note = "All 200 test points, ℓ1 loss, SGD, 500 steps, as in the paper."
-    quick_note = "4 epochs, two seeds"
+    quick_note = "4 epochs, fewer seeds"
 
     def cells(self, asked: Asked) -> list[Cell]:
         cells = []

@@ -68,7 +68,7 @@ def reproduce(names: Sequence[str], config: ReproduceConfig) -> None:
             errors += run(each, asked, shelf, config)
         standing = Standing.of(each, asked, shelf, root)
         standings.append(standing)
-        show(standing, asked, console)
+        show(standing, console)
         draw(each, asked, shelf, config)
     page = config.write or (str(PAGE) if config.all else None)
     if page is not None:
