@@ -57,6 +57,10 @@ class Reproduction(Declared):
         """Its cells, each with what it needs."""
         raise NotImplementedError
 
+    def drawn_besides(self, asked: Asked) -> list[Need]:
+        """What its picture shows and no cell needs."""
+        return []
+
     def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
         """Draw the picture in the paper's layout from what is there; whether there is one."""
         return False
@@ -78,8 +82,9 @@ class Reproduction(Declared):
         return f"quick: {self.quick_note}" if asked.quick else ""
 
     def needs(self, asked: Asked) -> list[Need]:
-        """All that its cells need, each once, what others build on first."""
+        """All that its cells and its picture need, each once, what others build on first."""
         every = [need for cell in self.cells(asked) for needs in cell.needs for need in needs]
+        every += self.drawn_besides(asked)
         first = [each for need in every for each in need.first]
         return list({need.key: need for need in (*first, *every)}.values())
 

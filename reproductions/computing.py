@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ def gradient(settings: Settings, run: Path | None, data_root: str | None, device
 
 def text(settings: Settings, run: Path | None, data_root: str | None, device: str) -> dict[str, Any]:
     """Prompts out of the hidden states of a language model's last layer, and what was observed on the way."""
+    documents = load_text(settings["corpus"]).test  # before a model is read, which takes longer
     chosen = LeakConfig(model=str(settings["model"] if run is None else run), layer="last" if run is None else None)
     model, tokenizer, source = language_model_of(chosen)
     model = model.to(pick_device(device)).eval().requires_grad_(False)
-    truth = prompts_of(settings, tokenizer)
+    truth = prompts_of(settings, documents, tokenizer)
     leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
     recovery = inverter_of(settings, model).invert(leaked, truth)
     if any(len(ours) < len(true) for ours, true in zip(recovery.tokens, truth, strict=True)):
@@ -70,9 +71,8 @@ def text(settings: Settings, run: Path | None, data_root: str | None, device: st
     }
 
 
-def prompts_of(settings: Settings, tokenizer: TextTokenizer) -> list[list[int]]:
+def prompts_of(settings: Settings, documents: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
     """The first tokens of held-out documents; of Wikipedia, as in the paper, of sentences of 25 to 70 characters."""
-    documents = load_text(settings["corpus"]).test
     count, length = settings["prompts"], settings["length"]
     if settings["corpus"] == "wikipedia":
         return [ids[:length] for ids in tokenizer.encode_all(sentences(documents, count=count))]

@@ -52,10 +52,13 @@ def make(needs: Sequence[Need], shelf: Shelf, config: SweepConfig, data_root: st
     left = [need for need in needs if isinstance(need, Computed) and shelf.find(need) is None]
     left = [need for need in left if need.run is None or shelf.folder(need.run) is not None]
     with steps_shown("computing", len(left)) as done:
+        missing: set[tuple[str, ...]] = set()
         for number, need in enumerate(left):
             try:
-                compute(need, shelf, data_root, device)
+                if need.data not in missing:
+                    compute(need, shelf, data_root, device)
             except UserError as error:
+                missing.add(need.data)
                 made.failed(error)
             done(number + 1)
     shelf.look_again()

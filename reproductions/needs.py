@@ -32,16 +32,17 @@ LAYOUTS = {
     "cifar10": "cifar-10-batches-py/data_batch_1",
 }
 TRAINED_ON = {"mnist": 57_000, "fashion-mnist": 57_000, "svhn": 69_594, "cifar10": 47_500, "mnist-5k": 3_800}
-TRAINED_ON |= {"synthetic": 760, "pydoc": 832}
-# seconds of a training step where no run was timed yet: one thread of a CPU, batches of the experiments' sizes
-STEP_SECONDS = {"lenet": 0.0046, "mlp": 0.003, "vgg16-bn": 4.0, "gpt2-tiny": 0.25}
-ATTACK_SECONDS = {"whitebox/paper": 5.0, "decoder/adaptive": 80.0, "decoder/paper": 15_000.0}
+TRAINED_ON |= {"synthetic": 760, "pydoc": 832}  # blocks of text
+# seconds of training for an example where no run was timed yet, measured on one thread of a CPU
+EXAMPLE_SECONDS = {"lenet": 0.00023, "mlp": 0.0003, "vgg16-bn": 0.023, "gpt2-tiny": 0.01}
+# of attacks on 100 images, measured too, but for the GAN's 50 epochs, of which only a guess can be given
+ATTACK_SECONDS = {"whitebox/paper": 5.0, "decoder/paper": 15_000.0}
 FLOOR_SECONDS = 25.0  # of what the label alone gives, which runs beside every attack
 # seconds of a step for one token, all prompts at once, one thread: README's figures for 50 prompts and for 2
 TOKEN_SECONDS = {"gpt2-tiny": 0.00065}
 LARGE_TOKEN_SECONDS = 0.05
 SIPIT_STEPS = 109  # a token on gpt2-tiny
-GRADIENT_SECONDS = 4e-7  # for a hidden unit and an input, besides a second
+GRADIENT_SECONDS = 1e-6  # for a hidden unit and an input, besides a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +129,13 @@ class TrainedRun(Need):
         asked = {"attacks": list(self.attacks) or ["none"], "samples": self.samples, "attack_options": {**self.options}}
         return TrainConfig.of(**self.flags, **asked, out=str(out), data_root=data_root)
 
-    @property
-    def steps(self) -> float:
-        """How many steps of training it takes."""
-        count = self.wanted["limit_train"] or TRAINED_ON.get(self.wanted["dataset"], 50_000)
-        return float(self.wanted["epochs"] * count / self.wanted["batch_size"])
-
     def seconds(self, shelf: Shelf) -> float:
         """About how long it takes on one core of this machine, where runs of its kind were timed, or of ours."""
         tried = sum(ATTACK_SECONDS.get(name, 60.0) for name in self.attacks) + FLOOR_SECONDS * bool(self.attacks)
         if epochs := self.options.get("decoder_epochs"):
             tried *= epochs / 50
-        return self.steps * shelf.step_seconds(self.wanted["network"]) + tried
+        count = self.wanted["limit_train"] or TRAINED_ON.get(self.wanted["dataset"], 50_000)
+        return float(self.wanted["epochs"] * count * shelf.example_seconds(self.wanted["network"]) + tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,16 +245,16 @@ class Shelf:
         """Where the result of a computation is kept."""
         return self.out / FOLDER / need.file_name
 
-    def step_seconds(self, network: str) -> float:
-        """The median time of a training step of this network here, or ours where none was trained."""
+    def example_seconds(self, network: str) -> float:
+        """The median time that training took for an example of this network here, or ours where none was trained."""
         timed = []
         for records in self.runs().values():
             for _, results in records:
                 made, config = results.get("training", {}), results["config"]
                 if config.get("network") == network and not made.get("resumed"):
-                    steps = config["epochs"] * results["data"]["train"] / config["batch_size"]
-                    timed.append(results["environment"]["seconds"] / max(steps, 1))
-        return statistics.median(timed) if timed else STEP_SECONDS.get(network, 1.0)
+                    examples = config["epochs"] * results["data"]["train"]
+                    timed.append(results["environment"]["seconds"] / max(examples, 1))
+        return statistics.median(timed) if timed else EXAMPLE_SECONDS.get(network, 0.01)
 
 
 def kind_of(config: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.mixcon import runs
 from sweetspot.reproductions.mixcon.runs import TITLES, VANILLA, distance, lenet, mixcon
-from sweetspot.reproductions.needs import Shelf, TrainedRun
+from sweetspot.reproductions.needs import Need, Shelf, TrainedRun
 from sweetspot.reproductions.verdict import Cell, Figure, Record
 
 LAMBDAS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
@@ -56,6 +56,9 @@ class Figure3(Reproduction):
                     row = f"{TITLES[dataset]}: {change}, smaller {what}"
                     cells.append(Cell(row, "", needs, falls(places, axis, measure)))
         return cells
+
+    def drawn_besides(self, asked: Asked) -> list[Need]:
+        return [lenet(dataset, VANILLA, 0, asked.quick) for dataset in self.chosen(asked)]
 
     def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
         found = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.mixcon import runs
 from sweetspot.reproductions.mixcon.runs import ACCURACY, PAPER_ATTACK, TITLES, VANILLA, accuracy, lenet, mixcon
-from sweetspot.reproductions.needs import Shelf, TrainedRun
+from sweetspot.reproductions.needs import Need, Shelf, TrainedRun
 from sweetspot.reproductions.verdict import Cell, Figure, Record
 
 COLUMNS = {  # defence, the paper's accuracy on MNIST in per cent
@@ -59,6 +59,9 @@ class Figure4(Reproduction):
                 line = [[each[name] for name in names] for each in made]
                 cells.append(Cell(f"{TITLES[dataset]}: {change}, less is recovered", "", line, falls))
         return cells
+
+    def drawn_besides(self, asked: Asked) -> list[Need]:
+        return [self.runs(asked, dataset, 0)["Vanilla"] for dataset in self.chosen(asked)]
 
     def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
         from sweetspot.reproductions.pictures import gallery

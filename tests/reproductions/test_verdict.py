@@ -117,8 +117,8 @@ def test_claims_are_counted_over_the_grid(shelf: Shelf) -> None:
     item, asked = REPRODUCTIONS["mixcon/figure-3"](), Asked(dataset="mnist")
     for need in item.needs(asked):
         assert isinstance(need, TrainedRun)
-        lam, beta = need.wanted["lambda"], need.wanted["beta"]
-        put_run(shelf, need, accuracy=0.9 + beta / 100, distance=1 / lam)
+        lam, beta = need.wanted["lambda"], need.wanted.get("beta", 0.0)
+        put_run(shelf, need, accuracy=0.9 + beta / 100, distance=1 / (lam or 0.001))
     found = {each.cell.row.partition(": ")[2]: each for each in judged(item.cells(asked), shelf)}
     assert found["larger λ, smaller distance"].status is Status.REPRODUCED
     assert found["smaller β, smaller distance"].status is Status.NOT_REPRODUCED, "it is the same for every β"
