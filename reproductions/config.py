@@ -17,7 +17,7 @@ class ReproduceConfig:
     """What is reproduced.
 
     Args:
-        all: every table and figure; writes the page that --write names, or docs/reproduced.md.
+        all: every table and figure, and the page of them.
         quick: small sizes, which say so and are never called reproduced.
         dataset: one of the paper's datasets alone; of hidden-states/… the text in place of the paper's, such as pydoc.
         model: of hidden-states/…: smollm2, gpt2-tiny (which is trained first), a model's folder; default: gpt2, with

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.gradients.rounds import ACTIVATIONS, is_small, mean_error, share, synthetic_round
+from sweetspot.reproductions.gradients.rounds import ACTIVATIONS, curve, is_small, share, synthetic_round
 from sweetspot.reproductions.gradients.rounds import error as rms
 from sweetspot.reproductions.needs import Computed, Shelf
 from sweetspot.reproductions.verdict import AtLeast, Cell, Figure, Record
@@ -49,12 +49,7 @@ class Figure2(Reproduction):
     def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
         panels: dict[str, dict[str, list[tuple[float, float]]]] = {"x² + x³": {}, "∇_W": {}}
         for name in LINES:
-            by_dim = zip(*(self.line(asked, name, seed) for seed in asked.seeds_of(3)), strict=True)
-            points = []
-            for rounds in by_dim:
-                there = [record for record in map(shelf.find, rounds) if record is not None]
-                points += [(rounds[0].settings["dim"], mean_error(there))] if there else []
-            if points:
+            if points := curve([self.line(asked, name, seed) for seed in asked.seeds_of(3)], "dim", shelf):
                 panels["x² + x³" if name.startswith("x²") else "∇_W"][name] = points
         if not any(panels.values()):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sweetspot.reproductions.needs import Computed
+from sweetspot.reproductions.needs import Computed, Shelf
 from sweetspot.reproductions.verdict import Figure, Record
 
 SMALL = 0.5  # of a sample's norm, which is 1: the paper says "small" and gives no figure in our copy
@@ -34,6 +34,16 @@ def is_small(record: Record) -> bool:
     return error(record) < SMALL
 
 
-def mean_error(records: Sequence[Record]) -> float:
-    """Over some rounds."""
-    return sum(map(error, records)) / len(records)
+def curve(lines: Sequence[Sequence[Computed]], axis: str, shelf: Shelf) -> list[tuple[float, float]]:
+    """The mean error over seeds against a setting, where there is any.
+
+    Args:
+        lines: for each seed its rounds, in the order of the axis.
+        axis: the setting, `dim` or `width`.
+        shelf: where the rounds are.
+    """
+    points = []
+    for rounds in zip(*lines, strict=True):
+        errors = [error(record) for record in map(shelf.find, rounds) if record is not None]
+        points += [(float(rounds[0].settings[axis]), sum(errors) / len(errors))] if errors else []
+    return points

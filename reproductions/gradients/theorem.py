@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.gradients.rounds import ACTIVATIONS, error, mean_error, synthetic_round
+from sweetspot.reproductions.gradients.rounds import ACTIVATIONS, curve, error, synthetic_round
 from sweetspot.reproductions.needs import Computed, Shelf
 from sweetspot.reproductions.verdict import Cell, Figure, Record, Within
 
@@ -52,12 +52,10 @@ class Theorem(Reproduction):
         ]  # fmt: skip
 
     def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
-        curves: dict[str, list[tuple[float, float]]] = {}
+        curves = {}
         for name, title in ACTIVATIONS.items():
-            for rounds in zip(*(self.line(asked, name, seed) for seed in asked.seeds_of(3)), strict=True):
-                there = [record for record in map(shelf.find, rounds) if record is not None]
-                if there:
-                    curves.setdefault(title, []).append((rounds[0].settings["width"], mean_error(there)))
+            if points := curve([self.line(asked, name, seed) for seed in asked.seeds_of(3)], "width", shelf):
+                curves[title] = points
         if not curves:
             return False
         from sweetspot.reports.gradient_figures import width_figure

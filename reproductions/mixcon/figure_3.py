@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.mixcon import runs
-from sweetspot.reproductions.mixcon.runs import TITLES, VANILLA, distance, lenet, mixcon
+from sweetspot.reproductions.mixcon.runs import IMAGES, QUICK_NOTE, TITLES, VANILLA, distance, lenet, mixcon
 from sweetspot.reproductions.needs import Need, Shelf, TrainedRun
 from sweetspot.reproductions.verdict import Cell, Figure, Record
 
@@ -43,9 +42,9 @@ def falls(places: Sequence[Place], axis: int, measure: Callable[[Record], float]
 class Figure3(Reproduction):
     title = "LeNet5: accuracy and distance over (λ, β)"
     takes = ("dataset",)
-    datasets = runs.IMAGES
+    datasets = IMAGES
     note = "The paper gives no figures here; its claims are counted over neighbours in the grid. One seed."
-    quick_note = f"{runs.QUICK_NOTE.split(',')[0]}, 3 × 2 of (λ, β)"
+    quick_note = f"{QUICK_NOTE.split(',')[0]}, 3 × 2 of (λ, β)"
 
     def cells(self, asked: Asked) -> list[Cell]:
         places, cells = grid_of(asked), []

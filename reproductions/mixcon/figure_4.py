@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
-from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.mixcon import runs
-from sweetspot.reproductions.mixcon.runs import ACCURACY, PAPER_ATTACK, TITLES, VANILLA, accuracy, lenet, mixcon
-from sweetspot.reproductions.needs import Need, Shelf, TrainedRun
+from sweetspot.reproductions.base import REPRODUCTIONS, Asked
+from sweetspot.reproductions.mixcon.gallery import Gallery
+from sweetspot.reproductions.mixcon.runs import (
+    ACCURACY,
+    IMAGES,
+    PAPER_ATTACK,
+    QUICK_NOTE,
+    TITLES,
+    VANILLA,
+    accuracy,
+    lenet,
+    mixcon,
+)
+from sweetspot.reproductions.needs import TrainedRun
 from sweetspot.reproductions.verdict import Cell, Figure, Record
 
 COLUMNS = {  # defence, the paper's accuracy on MNIST in per cent
@@ -33,17 +42,16 @@ def falls(records: Sequence[Record]) -> Figure:
 
 
 @REPRODUCTIONS("mixcon/figure-4")
-class Figure4(Reproduction):
+class Figure4(Gallery):
     title = "LeNet5: recovered images along λ and β"
     takes = ("dataset",)
-    datasets = runs.IMAGES
+    datasets = IMAGES
     note = (
         "Accuracies on Fashion-MNIST and SVHN are not told apart in our copy of the paper: only their claims are here."
     )
-    quick_note = runs.QUICK_NOTE
+    quick_note = QUICK_NOTE
 
     def runs(self, asked: Asked, dataset: str, seed: int) -> dict[str, TrainedRun]:
-        """The run of each column."""
         attacks = (PAPER_ATTACK,)
         return {name: lenet(dataset, each, seed, asked.quick, attacks) for name, (each, _) in COLUMNS.items()}
 
@@ -59,11 +67,3 @@ class Figure4(Reproduction):
                 line = [[each[name] for name in names] for each in made]
                 cells.append(Cell(f"{TITLES[dataset]}: {change}, less is recovered", "", line, falls))
         return cells
-
-    def drawn_besides(self, asked: Asked) -> list[Need]:
-        return [self.runs(asked, dataset, 0)["Vanilla"] for dataset in self.chosen(asked)]
-
-    def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
-        from sweetspot.reproductions.pictures import gallery
-
-        return gallery({TITLES[each]: self.runs(asked, each, 0) for each in self.chosen(asked)}, shelf, path)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.mixcon import runs
-from sweetspot.reproductions.mixcon.runs import LAMBDA, PAPER_ATTACK, TITLES, VANILLA, lenet, mixcon, unicon
-from sweetspot.reproductions.needs import Shelf, TrainedRun
+from sweetspot.reproductions.base import REPRODUCTIONS, Asked
+from sweetspot.reproductions.mixcon.gallery import Gallery
+from sweetspot.reproductions.mixcon.runs import (
+    IMAGES,
+    LAMBDA,
+    PAPER_ATTACK,
+    QUICK_NOTE,
+    TITLES,
+    VANILLA,
+    lenet,
+    mixcon,
+    unicon,
+)
+from sweetspot.reproductions.needs import TrainedRun
 from sweetspot.reproductions.verdict import Cell, Figure, Record
 
 
@@ -23,15 +32,14 @@ def worse(records: Sequence[Record]) -> Figure | None:
 
 
 @REPRODUCTIONS("mixcon/figure-5")
-class Figure5(Reproduction):
+class Figure5(Gallery):
     title = "LeNet5: images, UniCon beside MixCon"
     takes = ("dataset",)
-    datasets = runs.IMAGES
+    datasets = IMAGES
     note = "The paper shows single images; here its claim is counted over all attacked ones. The runs of Table 4."
-    quick_note = runs.QUICK_NOTE
+    quick_note = QUICK_NOTE
 
     def runs(self, asked: Asked, dataset: str, seed: int) -> dict[str, TrainedRun]:
-        """The run of each column."""
         lam = LAMBDA[dataset]
         defences = {"Vanilla": VANILLA, "UniCon": unicon(lam), "MixCon": mixcon(lam, 1e-4)}
         return {name: lenet(dataset, each, seed, asked.quick, (PAPER_ATTACK,)) for name, each in defences.items()}
@@ -45,8 +53,3 @@ class Figure5(Reproduction):
                 row = f"{TITLES[dataset]}: {second} hides more than {first}"
                 cells.append(Cell(row, "", pairs, worse))
         return cells
-
-    def draw(self, asked: Asked, shelf: Shelf, path: Path) -> bool:
-        from sweetspot.reproductions.pictures import gallery
-
-        return gallery({TITLES[each]: self.runs(asked, each, 0) for each in self.chosen(asked)}, shelf, path)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweetspot.reproductions.needs import TrainedRun, experiment_flags
-from sweetspot.reproductions.verdict import Cell, Figure, Record, Within
+from sweetspot.reproductions.verdict import Figure, Record, Within
 
 IMAGES = ("mnist", "fashion-mnist", "svhn")
-TITLES = {"mnist": "MNIST", "fashion-mnist": "F-MNIST", "svhn": "SVHN"}
+TITLES = {"mnist": "MNIST", "fashion-mnist": "F-MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10"}
 LAMBDA = {"mnist": 1.0, "fashion-mnist": 1.0, "svhn": 0.5}  # of Tables 3 and 4
 QUICK_NOTE = "5 epochs on 5,000 images (MNIST: mnist-5k), 40 attacked, one seed"
 PAPER_ATTACK = "whitebox/paper"
@@ -83,18 +83,3 @@ def score(metric: str, attack: str = PAPER_ATTACK) -> Callable[[Sequence[Record]
         return Figure(found["mean"], found["std"], found["worst"]) if found else None
 
     return read
-
-
-def recovery_cells(
-    title: str, column: str, runs: Sequence[TrainedRun], paper: tuple[float, Figure, Figure], against: str
-) -> list[Cell]:
-    """Accuracy, SSIM and PSIM of one column of Tables 3 and 4; `against` is the column that its order is to."""
-    percent, ssim, psim = paper
-    needs = [(run,) for run in runs]
-    rows = [f"{title} {name}" for name in ("acc %", "SSIM", "PSIM")]
-    beside = [(row, against) if against else None for row in rows]
-    return [
-        Cell(rows[0], column, needs, accuracy, Figure(percent), ACCURACY, beside[0], 1),
-        Cell(rows[1], column, needs, score("ssim"), ssim, SIMILARITY, beside[1]),
-        Cell(rows[2], column, needs, score("psim"), psim, SIMILARITY, beside[2]),
-    ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sweetspot.reproductions.base import REPRODUCTIONS, Asked, Reproduction
-from sweetspot.reproductions.mixcon import runs
-from sweetspot.reproductions.mixcon.runs import LAMBDA, PAPER_ATTACK, TITLES, lenet, mixcon, recovery_cells, unicon
-from sweetspot.reproductions.mixcon.table_3 import MIXCONS
-from sweetspot.reproductions.verdict import Cell, Figure
+from sweetspot.reproductions.base import REPRODUCTIONS
+from sweetspot.reproductions.mixcon.runs import LAMBDA, Defence, mixcon, unicon
+from sweetspot.reproductions.mixcon.table_3 import MIXCONS, Paper, RecoveryTable
+from sweetspot.reproductions.verdict import Figure
 
 UNICONS = {
     "mnist": (99.2, Figure(0.31, 0.11, 0.59), Figure(0.41, 0.07, 0.60)),
@@ -16,22 +15,11 @@ UNICONS = {
 
 
 @REPRODUCTIONS("mixcon/table-4")
-class Table4(Reproduction):
+class Table4(RecoveryTable):
     title = "LeNet5: recovery, UniCon beside MixCon"
-    takes = ("dataset",)
-    datasets = runs.IMAGES
     note = "Appendix D.1; λ as for MixCon."
-    quick_note = runs.QUICK_NOTE
 
-    def cells(self, asked: Asked) -> list[Cell]:
-        cells = []
-        for dataset in self.chosen(asked):
-            lam = LAMBDA[dataset]
-            other = f"UniCon({lam:g})"
-            for column, defence, paper, against in (
-                (other, unicon(lam), UNICONS[dataset], ""),
-                (f"MixCon({lam:g}, 1e-4)", mixcon(lam, 1e-4), MIXCONS[dataset], other),
-            ):
-                made = [lenet(dataset, defence, seed, asked.quick, (PAPER_ATTACK,)) for seed in asked.seeds_of(3)]
-                cells += recovery_cells(TITLES[dataset], column, made, paper, against)
-        return cells
+    def columns(self, dataset: str) -> dict[str, tuple[Defence, Paper]]:
+        lam = LAMBDA[dataset]
+        mixed = (mixcon(lam, 1e-4), MIXCONS[dataset])
+        return {f"UniCon({lam:g})": (unicon(lam), UNICONS[dataset]), f"MixCon({lam:g}, 1e-4)": mixed}

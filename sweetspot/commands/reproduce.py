@@ -18,7 +18,7 @@ from sweetspot.reproductions import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.base import item
 from sweetspot.reproductions.config import ReproduceConfig
 from sweetspot.reproductions.needs import FOLDER, Shelf
-from sweetspot.reproductions.output import PAGE, WIDTH, Standing, place_of, show, show_list, write_page
+from sweetspot.reproductions.output import PAGE, WIDTH, Standing, in_words, place_of, show, show_list, write_page
 from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
 from sweetspot.runs.config import root_of
 
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> in
     )
     parser = script_parser(prog, usage, description, EXAMPLES)
     parser.add_argument("ids", nargs="*", type=str, default=[], help="tables and figures; none: the list of all")
-    add_dataclass(parser, ReproduceConfig)
+    add_dataclass(parser, ReproduceConfig, also={"write": f"With --all by default {PAGE}."})
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
@@ -109,7 +109,8 @@ def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig)
     needs = [need for need in each.needs(asked) if shelf.find(need) is None]
     if not needs:
         return []
-    print(f"{each.name}: {len(needs)} to make", flush=True)
+    about = in_words(sum(need.seconds(shelf) for need in needs))
+    print(f"{each.name}: {len(needs)} to make, about {about} on one core", flush=True)
     from sweetspot.reproductions.making import make  # torch, and Ray
 
     return make(needs, shelf, config.sweep, config.data_root, config.device).errors
