@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
@@ -188,13 +189,18 @@ def write_page(standings: Sequence[Standing], asked: Asked, shelf: Shelf, page: 
         if name.partition("/")[0] != paper:
             paper = name.partition("/")[0]
             parts.append(f"## {TITLES.get(paper, paper)}")
-        picture = folder / f"{name.replace('/', '-')}.png"
+        picture = folder / f"{file_name(standing.item)}.png"
         folder.mkdir(exist_ok=True)
         is_drawn = standing.there > 0 and standing.item.draw(standing.asked, shelf, picture)
         address = f"{folder.name}/{picture.name}" if is_drawn else None
         parts.append(markdown(standing, address))
     with replacing(page) as temporary:
         temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def file_name(item: Reproduction) -> str:
+    """An item's id as the name of a file, without its ending."""
+    return re.sub(r"[^\w.-]", "-", item.name)
 
 
 def flags_of(asked: Asked) -> str:

@@ -93,6 +93,8 @@ def test_pictures_are_in_the_papers_layout(tmp_path: Path, capsys: pytest.Captur
         write_pictures(folder, 0.3, images, range(4), ["whitebox/paper"])
     assert main(["mixcon/figure-4", "--dataset", "mnist", "--figure", "four.png"]) == 0
     assert "picture  four.png" in capsys.readouterr().out
+    said = (shelf.out / "reproductions" / "mixcon-figure-4.md").read_text("utf-8")
+    assert "| MNIST acc %, MixCon(1, 1e-7) | 97.97 | 90.00 | 1 | **not reproduced** |" in said
     assert (tmp_path / "four.png").stat().st_size > 10_000
 
 
@@ -156,10 +158,12 @@ def test_all_goes_on_where_data_are_missing(
 def test_all_passes_a_flag_to_those_that_have_a_use_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["--all", "--dry-run", "--quick", "--dataset", "mnist", "--write", "page.md"]) == 0
+    flags = ["--quick", "--dataset", "mnist", "--model", "smollm2"]
+    assert main(["--all", "--dry-run", *flags, "--write", "page.md"]) == 0
     page = (tmp_path / "page.md").read_text("utf-8")
     assert "`python reproduce.py mixcon/table-3 --dataset mnist --quick`" in page
     assert "`python reproduce.py mixcon/table-1 --quick`" in page
+    assert "`python reproduce.py hidden-states/table-2 --model smollm2 --quick`" in page
     assert "F-MNIST" not in page
 
 
@@ -175,7 +179,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, capsys: pytest.CaptureF
         ("--seeds must be at least 1", "mixcon/table-3", "--seeds", "0"),
         ("leave mixcon/table-3 or --all out", "mixcon/table-3", "--all"),
         ("name one", "--figure", "a.png"),
-        ("is a table: leave --figure out", "mixcon/table-1", "--figure", "a.png", "--dry-run"),
+        ("is a table: leave --figure out", "mixcon/table-1", "--figure", "a.png"),
         ("must end in .md", "--all", "--write", "page.html"),
         ("name them, or --all", "--write", "page.md"),
         ("must end in", "mixcon/figure-3", "--figure", "a.txt"),

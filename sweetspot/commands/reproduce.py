@@ -7,6 +7,8 @@ python reproduce.py --all --quick               # everything at small size; writ
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +16,23 @@ from pathlib import Path
 from rich.console import Console
 
 from sweetspot.errors import UserError
+from sweetspot.files import replacing
 from sweetspot.reproductions import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.base import item
 from sweetspot.reproductions.config import ReproduceConfig
 from sweetspot.reproductions.needs import FOLDER, Shelf
-from sweetspot.reproductions.output import PAGE, WIDTH, Standing, in_words, place_of, show, show_list, write_page
+from sweetspot.reproductions.output import (
+    PAGE,
+    WIDTH,
+    Standing,
+    file_name,
+    in_words,
+    markdown,
+    place_of,
+    show,
+    show_list,
+    write_page,
+)
 from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
 from sweetspot.runs.config import root_of
 
@@ -69,7 +83,7 @@ def reproduce(names: Sequence[str], config: ReproduceConfig) -> None:
         standing = Standing.of(each, asked, shelf, root)
         standings.append(standing)
         show(standing, console)
-        draw(each, asked, shelf, config)
+        keep(standing, shelf, config)
     page = config.write or (str(PAGE) if config.all else None)
     if page is not None:
         write_page(standings, config.asked, shelf, Path(page))
@@ -90,6 +104,8 @@ def chosen(names: Sequence[str], config: ReproduceConfig) -> list[Reproduction]:
     items = [item(name) for name in dict.fromkeys(names)]
     for each in items:
         each.check(config.asked)
+        if config.figure is not None and type(each).draw is Reproduction.draw:
+            raise UserError(f"{each.name} is a table: leave --figure out")
     if not items and config.write is not None and not config.all:
         raise UserError("--write needs tables and figures to write about: name them, or --all")
     return [REPRODUCTIONS[name]() for name in sorted(REPRODUCTIONS, key=place_of)] if config.all else items
@@ -97,11 +113,13 @@ def chosen(names: Sequence[str], config: ReproduceConfig) -> list[Reproduction]:
 
 def asked_of(each: Reproduction, asked: Asked) -> Asked:
     """What --all asks of an item: of the flags those that it has a use for."""
-    try:
-        each.check(asked)
-    except UserError:
-        return Asked(asked.quick, asked.seeds)
-    return asked
+    kept = Asked(asked.quick, asked.seeds)
+    for flag in ("dataset", "model"):
+        more = dataclasses.replace(kept, **{flag: getattr(asked, flag)})
+        with contextlib.suppress(UserError):
+            each.check(more)
+            kept = more
+    return kept
 
 
 def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig) -> list[UserError]:
@@ -116,17 +134,17 @@ def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig)
     return make(needs, shelf, config.sweep, config.data_root, config.device).errors
 
 
-def draw(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig) -> None:
-    """Draw the picture of an item, where it has one, and say where it is."""
-    folder = Path(config.out) / FOLDER
-    path = Path(config.figure) if config.figure else folder / f"{each.name.replace('/', '-').replace(':', '-')}.png"
-    is_figure = type(each).draw is not Reproduction.draw
-    if config.figure and not is_figure:
-        raise UserError(f"{each.name} is a table: leave --figure out")
-    if is_figure and any(shelf.find(need) is not None for need in each.needs(asked)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if each.draw(asked, shelf, path):
-            print(f"picture  {path}", flush=True)
+def keep(standing: Standing, shelf: Shelf, config: ReproduceConfig) -> None:
+    """Write a table or figure as Markdown, and draw its picture where it has one; nothing where nothing was run."""
+    if not standing.there:
+        return
+    folder, name = shelf.out / FOLDER, file_name(standing.item) + "-quick" * standing.asked.quick
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = Path(config.figure) if config.figure else folder / f"{name}.png"
+    is_drawn = standing.item.draw(standing.asked, shelf, picture)
+    with replacing(folder / f"{name}.md") as temporary:
+        temporary.write_text(markdown(standing, picture.name if is_drawn else None), encoding="utf-8")
+    print(f"markdown  {folder / name}.md" + (f"\npicture  {picture}" if is_drawn else ""), flush=True)
 
 
 if __name__ == "__main__":
