@@ -43,12 +43,12 @@ class Asked:
 class Reproduction(Declared):
     """One table or figure.
 
-    `title` is what it shows, `takes` which of --dataset and --model it has a use for, `datasets` those that the paper
-    has, `note` what the paper, or our copy of it, does not say and we chose, `quick_note` what a quick size is.
+    `title` is what it shows, `takes` which of --dataset, --model and --seeds it has a use for, `datasets` the paper's,
+    `note` what the paper, or our copy of it, does not say and we chose, `quick_note` what a quick size is.
     """
 
     title: ClassVar[str]
-    takes: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ("seeds",)
     datasets: ClassVar[tuple[str, ...]] = ()
     note: ClassVar[str] = ""
     quick_note: ClassVar[str] = "smaller than the paper's"
@@ -67,7 +67,7 @@ class Reproduction(Declared):
 
     def check(self, asked: Asked) -> None:
         """Refuse what this item has no use for."""
-        for flag in ("dataset", "model"):
+        for flag in ("dataset", "model", "seeds"):
             if getattr(asked, flag) is not None and flag not in self.takes:
                 raise UserError(f"{self.name} takes no --{flag}: leave it out")
         if asked.dataset is not None and self.datasets:

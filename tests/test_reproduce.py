@@ -175,6 +175,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, capsys: pytest.CaptureF
         ("mixcon/table-1 takes no --dataset", "mixcon/table-1", "--dataset", "mnist"),
         ("--dataset must be one of mnist, fashion-mnist, svhn", "mixcon/table-3", "--dataset", "cifar10"),
         ("--dataset must be one of c4, wikipedia, pydoc", "hidden-states/table-2", "--dataset", "mnist"),
+        ("hidden-states/table-4 takes no --seeds", "hidden-states/table-4", "--seeds", "3"),
         ("there is no flag --quik (did you mean --quick?)", "mixcon/table-3", "--quik"),
         ("--seeds must be at least 1", "mixcon/table-3", "--seeds", "0"),
         ("leave mixcon/table-3 or --all out", "mixcon/table-3", "--all"),

@@ -14,6 +14,7 @@ ROWS = {"fast": (600, 100), "baseline": (1000, 2000), "high-accuracy": (2000, 10
 @REPRODUCTIONS("hidden-states/table-1")
 class Table1(Reproduction):
     title = "operating points: steps and candidates"
+    takes = ()
     note = "Nothing is measured: what --operating-point means here beside what it means in the paper."
     quick_note = "the same"
 

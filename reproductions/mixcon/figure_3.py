@@ -41,7 +41,7 @@ def falls(places: Sequence[Place], axis: int, measure: Callable[[Record], float]
 @REPRODUCTIONS("mixcon/figure-3")
 class Figure3(Reproduction):
     title = "LeNet5: accuracy and distance over (λ, β)"
-    takes = ("dataset",)
+    takes = ("dataset", "seeds")
     datasets = IMAGES
     note = "The paper gives no figures here; its claims are counted over neighbours in the grid. One seed."
     quick_note = f"{QUICK_NOTE.split(',')[0]}, 3 × 2 of (λ, β)"

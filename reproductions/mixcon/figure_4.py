@@ -44,7 +44,7 @@ def falls(records: Sequence[Record]) -> Figure:
 @REPRODUCTIONS("mixcon/figure-4")
 class Figure4(Gallery):
     title = "LeNet5: recovered images along λ and β"
-    takes = ("dataset",)
+    takes = ("dataset", "seeds")
     datasets = IMAGES
     note = (
         "Accuracies on Fashion-MNIST and SVHN are not told apart in our copy of the paper: only their claims are here."

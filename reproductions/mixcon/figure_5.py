@@ -34,7 +34,7 @@ def worse(records: Sequence[Record]) -> Figure | None:
 @REPRODUCTIONS("mixcon/figure-5")
 class Figure5(Gallery):
     title = "LeNet5: images, UniCon beside MixCon"
-    takes = ("dataset",)
+    takes = ("dataset", "seeds")
     datasets = IMAGES
     note = "The paper shows single images; here its claim is counted over all attacked ones. The runs of Table 4."
     quick_note = QUICK_NOTE

@@ -54,7 +54,7 @@ def recovery_cells(title: str, column: str, runs: Sequence[TrainedRun], paper: P
 class RecoveryTable(Reproduction):
     """A table of accuracy, SSIM and PSIM on three datasets; a subclass says which two columns it has."""
 
-    takes = ("dataset",)
+    takes = ("dataset", "seeds")
     datasets = IMAGES
     quick_note = QUICK_NOTE
 

@@ -113,8 +113,8 @@ def chosen(names: Sequence[str], config: ReproduceConfig) -> list[Reproduction]:
 
 def asked_of(each: Reproduction, asked: Asked) -> Asked:
     """What --all asks of an item: of the flags those that it has a use for."""
-    kept = Asked(asked.quick, asked.seeds)
-    for flag in ("dataset", "model"):
+    kept = Asked(asked.quick)
+    for flag in ("dataset", "model", "seeds"):
         more = dataclasses.replace(kept, **{flag: getattr(asked, flag)})
         with contextlib.suppress(UserError):
             each.check(more)
