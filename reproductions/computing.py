@@ -67,16 +67,20 @@ def text(settings: Settings, run: Path | None, data_root: str | None, device: st
         "observed": observed(recovery, truth, tokenizer.token),
         "model": {"name": settings["model"], "source": source, "cut": model.cut_layer},
         "settings": dict(settings),
+        "prompts": len(truth),
         "environment": environment(leaked[0].device, settings["seed"], sum(recovery.seconds.values())),
     }
 
 
 def prompts_of(settings: Settings, documents: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
-    """The first tokens of held-out documents; of Wikipedia, as in the paper, of sentences of 25 to 70 characters."""
+    """The first tokens of held-out documents; of Wikipedia, as in the paper, of sentences of 25 to 70 characters.
+
+    A text that has fewer of them gives those that it has: the paper's have enough.
+    """
     count, length = settings["prompts"], settings["length"]
     if settings["corpus"] == "wikipedia":
-        return [ids[:length] for ids in tokenizer.encode_all(sentences(documents, count=count))]
-    found: list[list[int]] = first_tokens(documents, tokenizer, length, count).tolist()
+        return [ids[:length] for ids in tokenizer.encode_all(sentences(documents)[:count])]
+    found: list[list[int]] = first_tokens(documents, tokenizer, length)[:count].tolist()
     return found
 
 

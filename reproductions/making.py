@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from sweetspot.errors import UserError
 from sweetspot.progress import steps_shown
@@ -15,24 +14,10 @@ from sweetspot.sweeps.sweep import Plan, check_cells, check_outcome, sweep
 from sweetspot.training import train
 
 
-@dataclass
-class Made:
-    """What came of making things.
-
-    Args:
-        errors: what could not be made, and what to do about it; each once.
-    """
-
-    errors: list[UserError] = field(default_factory=list)
-
-    def failed(self, error: UserError) -> None:
-        """Enter an error."""
-        if str(error) not in map(str, self.errors):
-            self.errors.append(error)
-
-
-def make(needs: Sequence[Need], shelf: Shelf, config: SweepConfig, data_root: str | None, device: str) -> Made:
-    """Make what is not on the shelf; where the data of some are missing, the others are made all the same.
+def make(
+    needs: Sequence[Need], shelf: Shelf, config: SweepConfig, data_root: str | None, device: str
+) -> list[UserError]:
+    """Make what is not on the shelf, as far as it can be; what could not be made, and what to do about it.
 
     Args:
         needs: what is asked for, what others build on first.
@@ -41,28 +26,25 @@ def make(needs: Sequence[Need], shelf: Shelf, config: SweepConfig, data_root: st
         data_root: where datasets lie.
         device: of attacks and computations.
     """
-    made = Made()
+    errors: list[UserError] = []
     runs = [need for need in needs if isinstance(need, TrainedRun) and shelf.find(need) is None]
     for name in dict.fromkeys(name for run in runs for name in run.data):
         try:
             train_all([run for run in runs if name in run.data], shelf, config, data_root, device)
         except UserError as error:
-            made.failed(error)
+            errors.append(error)
         shelf.look_again()
     left = [need for need in needs if isinstance(need, Computed) and shelf.find(need) is None]
     left = [need for need in left if need.run is None or shelf.folder(need.run) is not None]
     with steps_shown("computing", len(left)) as done:
-        missing: set[tuple[str, ...]] = set()
         for number, need in enumerate(left):
             try:
-                if need.data not in missing:
-                    compute(need, shelf, data_root, device)
+                compute(need, shelf, data_root, device)
             except UserError as error:
-                missing.add(need.data)
-                made.failed(error)
+                errors.append(error)
             done(number + 1)
     shelf.look_again()
-    return made
+    return errors
 
 
 def train_all(

@@ -140,9 +140,9 @@ def test_all_goes_on_where_data_are_missing(
 ) -> None:
     asked: list[str] = []
 
-    def make(needs: list[Need], *_: object) -> making.Made:
+    def make(needs: list[Need], *_: object) -> list[UserError]:
         asked.extend(name for need in needs for name in need.data)
-        return making.Made([UserError("svhn is not there; copy it")])
+        return [UserError("svhn is not there; copy it")]
 
     monkeypatch.setattr(making, "make", make)
     assert main(["--all", "--write", "page.md"]) == 0

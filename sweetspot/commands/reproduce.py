@@ -131,7 +131,7 @@ def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig)
     print(f"{each.name}: {len(needs)} to make, about {about} on one core", flush=True)
     from sweetspot.reproductions.making import make  # torch, and Ray
 
-    return make(needs, shelf, config.sweep, config.data_root, config.device).errors
+    return make(needs, shelf, config.sweep, config.data_root, config.device)
 
 
 def keep(standing: Standing, shelf: Shelf, config: ReproduceConfig) -> None:
