@@ -50,8 +50,9 @@ class SplitModule(lightning.LightningModule):
         gamma: that factor.
         seed: what every epoch's randomness follows from.
         optimiser: `sgd` or `adam`.
-        language: for a language model its `config`, as transformers writes it, and its `tokenizer`, as JSON; what is
-            classified is then every position, and its class is the next token.
+        language: for a language model its `config`, as transformers writes it, its `tokenizer`, as JSON, and where a
+            release takes the size of its states away their `sizes` (`state_sizes`), which the server gives back; what
+            is classified is then every position, and its class is the next token.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class SplitModule(lightning.LightningModule):
         if language is None:
             self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
         else:
-            self.network = language_model(language["config"], cut)
+            self.network = language_model(language["config"], cut, language.get("sizes"))
         if len(shape) == 3 and network in NETWORKS:  # others may rely on the usual order, as `x.view(len(x), -1)` does
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = Defence(

@@ -339,6 +339,11 @@ class TrainConfig(AttackConfig):
             self.options = {name: value for name, value in self.options.items() if name not in of_penalty}
             self.defence, self.lam = "none", 0.0
         self.penalty.check_fits(self.sigma, self.is_language)
+        if self.train == "head" and self.defence != "none" and self.bottleneck is None:
+            raise UserError(
+                f"--defence {self.defence} changes what the client computes, and --train head leaves the client as it "
+                f"is: add a --bottleneck, which is trained, or take --defence none"
+            )
 
     def choose_penalty(self) -> None:
         """Which penalty is meant where none is named: MixCon, unless something else defends and nothing asks for it."""
