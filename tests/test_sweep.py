@@ -499,7 +499,7 @@ def test_what_cannot_be_made_again_stays_as_it_is(
         ("grids: [{out: here}]", "there is no out for a grid to set: it is the same for all"),
         ("grids: [{defence: nopeek, sigma: [1]}]", "--sigma means nothing for nopeek: it belongs to gaussian"),
         ("grids: [{defence: nopeek, lambda: [x]}]", "--lambda must be a finite number; got x (in"),
-        ("max_drop: null", "--max-drop must be float; got None"),
+        ("max_drop: [1, 2]", "--max-drop"),
         ("search: many", "--search must be a whole number; got many"),
     ],
 )
