@@ -163,6 +163,7 @@ def build_module(
         momentum=config.momentum,
         weight_decay=config.weight_decay,
         milestones=config.milestones,
+        schedule=config.schedule,
         seed=config.seed,
         augment=config.augment,
         train_part=config.train,

@@ -529,7 +529,10 @@ def is_axis(value: Any, name: str) -> bool:
     return isinstance(value, list) and name not in ("channels", "grids")
 
 
-@pytest.mark.parametrize("file", [file for file in SWEEPS if "frontier" in file.stem], ids=lambda file: file.stem)
+FRONTIERS = [file for file in SWEEPS if "frontier" in file.stem and "gpt2" not in file.stem]
+
+
+@pytest.mark.parametrize("file", FRONTIERS, ids=lambda file: file.stem)
 def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
     written = yaml.safe_load(file.read_text())
     training = {"epochs": 10, "optimiser": "adam", "lr": 0.001, "batch_size": 100, "cut": "pool2"}
@@ -543,6 +546,21 @@ def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
     expected = {*PENALTIES, *strong} - {"none", "clip"}
     assert strengths.keys() == expected
     assert min(strengths.values()) >= 4
+
+
+def test_the_frontier_of_text_has_noise_in_training_and_afterwards() -> None:
+    written = yaml.safe_load((ROOT / "configs" / "sweeps" / "frontier_gpt2_tiny.yaml").read_text())
+    found = [(grid.get("defence", "none"), grid.get("release")) for grid in written["grids"]]
+    assert found == [
+        ("none", "gaussian"),
+        ("mixcon", ["none", "gaussian"]),
+        ("compress", "gaussian"),
+        ("none", "quantise"),
+    ]
+    assert all(PENALTIES[penalty].takes_text for penalty, _ in found)
+    assert len(written["grids"][0]["sigma"]) >= 4
+    assert len(written["grids"][2]["bottleneck"]) * len(written["grids"][2]["lambda"]) >= 4
+    assert [float(channel) for channel in written["channels"] if channel != "int8"] == [0.25, 0.5, 1, 1.5, 2]
 
 
 @pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)

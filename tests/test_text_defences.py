@@ -109,6 +109,35 @@ def test_noise_grows_by_the_batch_whatever_is_accumulated(
     )
 
 
+def test_a_cosine_ends_at_nothing_and_goes_on_where_it_was(
+    text_config: Callable[..., TrainConfig],
+    power_cut: Callable[[TrainConfig, int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    rates, step = [], SplitModule.training_step
+
+    def training_step(self: SplitModule, batch: Any, batch_idx: int) -> Any:
+        rates.append(self.optimizers().param_groups[0]["lr"])  # type: ignore[union-attr]
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(SplitModule, "training_step", training_step)
+    short: dict[str, Any] = {"lam": 0, "schedule": "cosine", "limit_train": 40, "epochs": 4}
+    whole, broken = (text_config(**short, out=str(tmp_path / name)) for name in ("whole", "broken"))
+    ours = load_module(checkpoint_of(whole)).state_dict()
+    assert rates[0] == max(rates) == 2e-3, "the first of 20 steps is all of the warm-up"
+    assert rates == sorted(rates, reverse=True)
+    assert 0 < rates[-1] < 2e-3 / 50
+    power_cut(broken, 2)
+    theirs = load_module(checkpoint_of(broken)).state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_two_schedules_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    says = "--schedule cosine and --milestones are two schedules of one learning rate"
+    refused_by(main, capsys, says, "--schedule", "cosine", "--milestones", "3")
+
+
 # ---------------------------------------------------------------------- penalties
 
 
