@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from sweetspot.reports.cells import Setting, settings_of
 from sweetspot.reports.entries import entries_of
@@ -14,6 +16,8 @@ from sweetspot.reports.gathering import gather
 from sweetspot.reports.leaderboard import write_leaderboard
 from sweetspot.reports.page import write_report
 from sweetspot.reports.sweet_spot import advice, sweet_spot
+from sweetspot.reports.tables import attacks_table
+from sweetspot.runs.folder import Run
 from tests.reports.fabricated import image_grid, text_run, zoo_defence
 
 Figures = dict[str, tuple[float, float]]
@@ -90,6 +94,16 @@ def test_runs_without_leaks_are_compared_by_their_similarity(tmp_path: Path) -> 
     assert setting.recovery == "similarity"
     assert set(leaks(setting)) == {"Vanilla + noise", "MixCon", "MixCon + noise"}
     assert "beyond" not in sweet_spot(setting).sentence
+
+
+@pytest.mark.parametrize("leaking", [True, False])
+def test_the_table_of_a_run_has_leaks_where_they_are_known(leaking: bool, tmp_path: Path) -> None:
+    folder = text_run(tmp_path, noisy(1.0), figures={"": (115, 0.23), "noise 1": (180, 0.11)} if leaking else None)
+    console = Console(file=io.StringIO(), width=80)
+    attacks_table(Run(folder).read_results(), None, console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("0.23" in shown and "0.11" in shown and "a blind guess gives back" in " ".join(shown.split())) == leaking
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_without_vanilla_there_is_no_frontier(tmp_path: Path) -> None:
