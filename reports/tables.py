@@ -283,7 +283,7 @@ def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def text_leak(row: dict[str, Any]) -> str:
     """How much text came back beyond a blind guess; empty where nobody measured it."""
     leak = row.get("leak")
-    known = leak.get("similarity") if isinstance(leak, dict) else None
+    known: Any = leak.get("similarity") if isinstance(leak, dict) else None
     return f"{known['mean']:.2f}" if is_figure(known) else ""
 
 

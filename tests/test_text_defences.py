@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from sweetspot.commands.train import main
+from sweetspot.errors import UserError
 from sweetspot.lightning_modules.causal_lm import gpt2_tiny
 from sweetspot.lightning_modules.defences.penalties import Compress, Place
 from sweetspot.lightning_modules.defences.releases import Gaussian
-from sweetspot.lightning_modules.networks.language import SplitLanguageModel, state_sizes
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model, state_sizes
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.utility import utility_of
 from sweetspot.runs.checkpoints import load_module
@@ -73,6 +74,14 @@ def test_sizes_are_part_of_a_run_with_real_weights(
     assert load_module(checkpoint_of(config)).network.head.sizes == sizes, "a checkpoint brings them along"
     for other in (text_config(**fields, lam=0), text_config(**NOISE)):  # states as they are; a model from scratch
         assert build_language(other)[1].network.head.sizes is None
+
+
+@pytest.mark.parametrize("sizes", [[1.0], [1.0, float("nan")], [1.0, -1.0], ["1", "2"], 3])
+def test_a_checkpoint_with_odd_sizes_is_damaged(sizes: Any) -> None:
+    config = gpt2_tiny(60, layers=1, width=16, heads=2, context=32).config.to_dict()
+    assert language_model(config, 1, [3.0, 0.2]).head.sizes == [3.0, 0.2]
+    with pytest.raises(UserError, match="states of no size: it is damaged"):
+        language_model(config, 1, sizes)
 
 
 def test_every_batch_of_the_test_set_has_noise_of_its_own() -> None:

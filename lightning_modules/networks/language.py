@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,12 +175,20 @@ def language_model(config: dict[str, Any], cut: int | str, sizes: Sequence[float
     kind = str(config.get("model_type")) if isinstance(config, dict) else "unknown"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise UserError(f"the checkpoint's model is of type {kind}, which is no causal LM that transformers has")
+    if sizes is not None and not is_pair_of_sizes(sizes):
+        raise UserError(f"the checkpoint's {kind} model has states of no size: it is damaged")
     try:
         described = AutoConfig.for_model(**harmless(config))
         model = AutoModelForCausalLM.from_config(described, trust_remote_code=False)
     except Exception as error:  # each architecture refuses wrong settings in its own way
         raise UserError(f"the checkpoint's {kind} model cannot be built from its config: it is damaged") from error
     return SplitLanguageModel(model, cut, sizes)
+
+
+def is_pair_of_sizes(sizes: Any) -> bool:
+    """Whether these are the sizes of a first position's states and of the others."""
+    is_pair = isinstance(sizes, list | tuple) and len(sizes) == 2
+    return is_pair and all(isinstance(each, float) and 0 < each < math.inf for each in sizes)
 
 
 def harmless(config: dict[str, Any]) -> dict[str, Any]:
