@@ -1,4 +1,4 @@
-"""The documents as tests read them: their commands, their Python, their links. This is the one place that lists them."""
+"""The documents as tests read them: their commands, their Python, their links. Here alone they are listed."""
 
 from __future__ import annotations
 
