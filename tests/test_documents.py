@@ -30,7 +30,7 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
 def test_every_link_and_image_leads_somewhere(document: Path) -> None:
     for target in LINK.findall(FENCE.sub("", text_of(document))):
         if target.startswith(("http:", "https:")):
@@ -102,7 +102,7 @@ def help_of(module: ModuleType, argv: list[str]) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
 def test_every_flag_in_a_document_exists(document: Path) -> None:
     """In sentences and tables too, where no test runs them; blocks that are shell scripts have flags of others."""
     text = text_of(document)
