@@ -26,7 +26,8 @@ from sweetspot.commands.sweep import main
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
 from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
-from tests.conftest import ROOT, readme_commands, refused_by
+from tests.conftest import ROOT, refused_by
+from tests.documents import commands, users_files, write_files
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
@@ -545,11 +546,18 @@ def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
     assert min(strengths.values()) >= 4
 
 
-@pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)
-def test_a_command_of_the_readme_is_a_grid(
-    argv: list[str], npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("argv", commands("sweep"), ids=" ".join)
+def test_a_command_of_the_documents_is_a_grid(
+    argv: list[str],
+    npz: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As written, but on small data, and planned instead of made: other tests make grids."""
+    if users_files(argv):
+        write_files(tmp_path)
+        monkeypatch.chdir(tmp_path)
     planned = [*argv, "--dataset", str(npz()), "--out", str(tmp_path), *(["--dry-run"] * ("--dry-run" not in argv))]
     assert main(planned) == 0
     assert "cells: 0 are there" in capsys.readouterr().out
