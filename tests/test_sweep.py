@@ -28,6 +28,7 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
 from tests.conftest import ROOT, readme_commands, refused_by
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
 TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
