@@ -29,6 +29,7 @@ from sweetspot.training import train
 from tests.conftest import ROOT, refused_by
 from tests.documents import commands, users_files, write_files
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
 TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
