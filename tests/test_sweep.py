@@ -26,8 +26,10 @@ from sweetspot.commands.sweep import main
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
 from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
-from tests.conftest import ROOT, readme_commands, refused_by
+from tests.conftest import ROOT, refused_by
+from tests.documents import commands, users_files, write_files
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
 TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
@@ -563,11 +565,18 @@ def test_the_frontier_of_text_has_noise_in_training_and_afterwards() -> None:
     assert [float(channel) for channel in written["channels"] if channel != "int8"] == [0.25, 0.5, 1, 1.5, 2]
 
 
-@pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)
-def test_a_command_of_the_readme_is_a_grid(
-    argv: list[str], npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("argv", commands("sweep"), ids=" ".join)
+def test_a_command_of_the_documents_is_a_grid(
+    argv: list[str],
+    npz: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As written, but on small data, and planned instead of made: other tests make grids."""
+    if users_files(argv):
+        write_files(tmp_path)
+        monkeypatch.chdir(tmp_path)
     planned = [*argv, "--dataset", str(npz()), "--out", str(tmp_path), *(["--dry-run"] * ("--dry-run" not in argv))]
     assert main(planned) == 0
     assert "cells: 0 are there" in capsys.readouterr().out
