@@ -253,7 +253,7 @@ class TrainConfig(AttackConfig):
         weight_decay: weight decay of SGD.
         milestones: epochs after which the learning rate is divided by 10.
         schedule: of the learning rate, beside milestones: constant, or cosine (it grows over the first twentieth of the
-            steps and falls to 0 along a cosine, which short runs of language models need).
+            steps and falls to 0 along a cosine).
         validation_fraction: the part of the training set that is held out for the validation curve.
         limit_train: use only so many training examples, class-balanced; 0 for all.
         limit_test: use only so many test examples, class-balanced; 0 for all.
