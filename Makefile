@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+WORKERS ?= 2
+TESTS := OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadgroup
 
 .PHONY: help setup train sweep test test-all lint bench clean
 .DEFAULT_GOAL := help
@@ -10,7 +12,7 @@ help:
 	@echo "make setup     build $(VENV) and install what requirements.lock names"
 	@echo "make train     the main job on the embedded default: LeNet5, MixCon(λ=1, β=1e-4)"
 	@echo "make sweep     a small grid on the embedded default, and its report"
-	@echo "make test      lint, types and tests (minutes)"
+	@echo "make test      lint, types and tests (minutes); WORKERS=8 where there are more cores"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      ruff and mypy"
 	@echo "make bench     what is timed, with ratios"
@@ -37,10 +39,10 @@ lint: setup
 	$(VENV)/bin/mypy
 
 test: lint
-	$(RUN) -m pytest -m "not slow"
+	$(TESTS) -m "not slow"
 
 test-all: lint
-	$(RUN) -m pytest
+	$(TESTS)
 
 bench: setup
 	$(RUN) benchmarks/train.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from sweetspot.lightning_modules.epoch_sums import EpochSums
 from sweetspot.lightning_modules.networks import NETWORKS, SplitNetwork, build_network
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel, language_model
 
+WARM_UP = 0.05  # of the steps: Adam's first ones, with averages of few gradients, are taken small
 SAMPLE_BATCH = 1000  # examples looked at together, before an epoch
 
 
@@ -48,10 +50,12 @@ class SplitModule(lightning.LightningModule):
         weight_decay: SGD's weight decay.
         milestones: epochs after which the learning rate is multiplied by `gamma`.
         gamma: that factor.
+        schedule: `constant`, or `cosine`: the learning rate grows first, and falls to 0 with the last step.
         seed: what every epoch's randomness follows from.
         optimiser: `sgd` or `adam`.
-        language: for a language model its `config`, as transformers writes it, and its `tokenizer`, as JSON; what is
-            classified is then every position, and its class is the next token.
+        language: for a language model its `config`, as transformers writes it, its `tokenizer`, as JSON, and where a
+            release takes the size of its states away their `sizes` (`state_sizes`), which the server gives back; what
+            is classified is then every position, and its class is the next token.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class SplitModule(lightning.LightningModule):
         epochs: int = 1,
         augment: list[str] | None = None,
         train_part: str = "all",
+        schedule: str = "constant",
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -85,7 +90,7 @@ class SplitModule(lightning.LightningModule):
         if language is None:
             self.network = build_network(network, tuple(shape), classes, cut, head, pixels)
         else:
-            self.network = language_model(language["config"], cut)
+            self.network = language_model(language["config"], cut, language.get("sizes"))
         if len(shape) == 3 and network in NETWORKS:  # others may rely on the usual order, as `x.view(len(x), -1)` does
             self.network.to(memory_format=torch.channels_last)  # convolution and pooling run faster so, on CPU and GPU
         self.defence = Defence(
@@ -276,10 +281,27 @@ class SplitModule(lightning.LightningModule):
             optimiser = torch.optim.AdamW(trained, **common)
         else:
             optimiser = torch.optim.SGD(trained, momentum=options["momentum"], **common)
+        if options["schedule"] == "cosine":
+            along = functools.partial(cosine, steps=int(self.trainer.estimated_stepping_batches))
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, along)
+            return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
         if not options["milestones"]:
             return optimiser
-        schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])
-        return {"optimizer": optimiser, "lr_scheduler": schedule}
+        by_epoch = torch.optim.lr_scheduler.MultiStepLR(optimiser, options["milestones"], options["gamma"])
+        return {"optimizer": optimiser, "lr_scheduler": by_epoch}
+
+
+def cosine(step: int, steps: int) -> float:
+    """The part of the learning rate at a step: up to all of it over the first of the steps, then down to 0.
+
+    Example:
+        >>> [round(cosine(step, 100), 3) for step in (0, 4, 5, 52, 99)]
+        [0.2, 1.0, 1.0, 0.508, 0.0]
+    """
+    warm = max(1, round(WARM_UP * steps))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm) / max(1, steps - warm))))
 
 
 @contextlib.contextmanager

@@ -108,6 +108,11 @@ class Cell:
         return family_of(self.defence)
 
     @property
+    def line(self) -> str:
+        """Its family on a frontier: behind a channel the network's own, with the kind of the channel."""
+        return " + ".join([self.family, *self.channel.split()[:1]])
+
+    @property
     def seeds(self) -> frozenset[int]:
         """The seeds of its runs."""
         return frozenset(self.by_seed)
@@ -152,8 +157,13 @@ class Setting:
 
     @property
     def by_leak(self) -> bool:
-        """Whether recovery is leak beyond the label."""
+        """Whether recovery is leak beyond the floor."""
         return is_leak(self.recovery)
+
+    @property
+    def floor(self) -> str:
+        """What a leak is beyond: what the label gives away; of text, what is guessed without any states."""
+        return "a blind guess" if self.is_text else "the label"
 
     @property
     def runs(self) -> list[FoundRun]:

@@ -1,7 +1,8 @@
 """Entries of a leaderboard: a defence at all strengths that were run, as one record.
 
-An entry is a defence on one network, cut and dataset: a penalty, a bottleneck and releases by name. Its figures are the
-worst-case leak where it costs one and three points of vanilla's accuracy.
+An entry is a defence on one network, cut and dataset: a penalty, a bottleneck and releases by name, and of text the
+kind of channel behind it. Its figures are the worst-case leak where it costs one and three points of vanilla's
+accuracy, or 10, 25 and 50 % of its perplexity.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any
 
 from sweetspot.reports.beside import client_share
 from sweetspot.reports.cells import metric_for
+from sweetspot.reports.criteria import COSTS
 from sweetspot.reports.gathering import FoundRun
+from sweetspot.reports.records import attack_records, channels_of, worst_record
 from sweetspot.reports.tables import counted, describe_defence
 from sweetspot.runs.config import FLAG_NAMES, TrainConfig
 from sweetspot.runs.matching import is_vanilla, without_defence
 
-POINTS = (1, 3)  # percentage points of accuracy below vanilla's at which leaks are compared
 ERRORS = 2  # standard errors that an entry states
 OLDER: dict[str, Any] = {"bottleneck": None, "release": []}  # what records of penalties alone leave out
 
@@ -35,14 +37,14 @@ class Point:
 
     Args:
         runs: one a seed.
-        accuracy: mean over seeds.
-        drop: what it loses against vanilla, by the same seeds where both have them.
+        utility: accuracy, or perplexity; mean over seeds.
+        drop: what it loses against vanilla, by the same seeds where both have them; of perplexity relative to it.
         leak: worst case over attacks, mean over inputs and seeds.
         error: of the leak, as an entry states it.
     """
 
     runs: tuple[FoundRun, ...]
-    accuracy: float
+    utility: float
     drop: float
     leak: float
     error: float
@@ -52,12 +54,12 @@ def entries_of(runs: Iterable[FoundRun]) -> tuple[list[dict[str, Any]], list[str
     """An entry for each defence, and a line for each group of runs that has none."""
     settings: dict[str, list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.name):
-        settings.setdefault(as_key(setting_of(run)), []).append(run)
+        settings.setdefault(as_key(setting_of(run)), []).extend([run, *behind_channels(run)])
     entries, left_out = [], []
     for group in settings.values():
         data, model = group[0].results["data"]["name"], group[0].results["model"]["name"]
         measured = [run for run in group if leak_of(run) is not None]
-        vanilla = [run for run in group if is_vanilla(run.results["defence"])]
+        vanilla = [run for run in group if is_vanilla(run.results["defence"]) and not channel_of(run)]
         if len(measured) < len(group):
             missing = len(group) - len(measured)
             left_out.append(f"the leak of {counted(missing, 'run')} on {data} with {model} was not measured")
@@ -66,6 +68,51 @@ def entries_of(runs: Iterable[FoundRun]) -> tuple[list[dict[str, Any]], list[str
         elif measured:
             entries += entries_in(measured, vanilla)
     return entries, left_out
+
+
+def behind_channels(run: FoundRun) -> list[FoundRun]:
+    """Of text each channel that a run was attacked behind, as a run: it has a perplexity and a leak of its own."""
+    if not run.is_text:
+        return []
+    results, found = run.results, []
+    for channel in channels_of(results):
+        worst, records = worst_record(results, channel), attack_records(results, channel)
+        useful = next(iter(records.values()))
+        changed = {
+            "defence": {**results["defence"], "channel": channel},
+            "utility": {name: useful[name] for name in results["utility"] if name in useful},
+            "worst_case": {"samples": len(worst.get("inputs", [])), **worst},
+            "attacks": records,
+        }
+        found.append(FoundRun(run.folder, {**results, **changed}))
+    return [each for each in found if utility_of(each) in each.results["utility"]]
+
+
+def channel_of(run: FoundRun) -> str:
+    """The channel behind a run; empty: there is none."""
+    return str(run.results["defence"].get("channel", ""))
+
+
+def utility_of(run: FoundRun) -> str:
+    """What a run is useful by."""
+    return "perplexity" if run.is_text else "accuracy"
+
+
+def useful(run: FoundRun) -> float:
+    """How useful a run is."""
+    figure: float = run.results["utility"][utility_of(run)]
+    return figure
+
+
+def costs_of(utility: str) -> dict[str, float]:
+    """The costs that leaks are compared at, by the names that entries have for them.
+
+    Example:
+        >>> costs_of("accuracy"), costs_of("perplexity")
+        ({'-1': 0.01, '-3': 0.03}, {'+10': 0.1, '+25': 0.25, '+50': 0.5})
+    """
+    sign = "+" if utility == "perplexity" else "-"
+    return {f"{sign}{100 * cost:g}": cost for cost in COSTS[utility]}
 
 
 def setting_of(run: FoundRun) -> dict[str, Any]:
@@ -91,10 +138,18 @@ def entries_in(measured: Sequence[FoundRun], vanilla: Sequence[FoundRun]) -> lis
         kind, cut = kind_of(run.results["defence"]), str(run.results["model"]["cut"])
         cells = defences.setdefault(as_key([kind, cut]), {})
         cells.setdefault(as_key({**OLDER, **run.results["defence"]}), []).append(run)
-    base = {run.results["config"]["seed"]: run.results["utility"]["accuracy"] for run in vanilla}
+    base = {run.results["config"]["seed"]: useful(run) for run in vanilla}
     first = commands_of(min(vanilla, key=lambda run: run.results["config"]["seed"]).results)[0]
-    points = [[point_of(cell, base) for cell in cells.values()] for cells in defences.values()]
-    return [entry_of(each, base, first) for each in points]
+    entries = []
+    for cells in defences.values():
+        points = [point_of(cell, base) for cell in cells.values()]
+        names = {run.name for point in points for run in point.runs if channel_of(run)}
+        sent: dict[str, list[FoundRun]] = {}
+        for run in measured:
+            if run.name in names and not channel_of(run):
+                sent.setdefault(as_key(run.results["defence"]), []).append(run)
+        entries.append(entry_of(points, base, first, [point_of(runs, base) for runs in sent.values()]))
+    return entries
 
 
 def kind_of(defence: dict[str, Any]) -> list[str]:
@@ -107,7 +162,12 @@ def kind_of(defence: dict[str, Any]) -> list[str]:
     parts = [defence["name"].rpartition(":")[2]] if defence["name"] != "none" else []
     parts += [f"bottleneck {defence['bottleneck']}"] if defence.get("bottleneck") else []
     parts += [each["name"].rpartition(":")[2] for each in defence.get("release") or []]
-    return parts or ["vanilla"]
+    return [*(parts or ["vanilla"]), *defence.get("channel", "").split()[:1]]
+
+
+def strength_of(run: FoundRun) -> str:
+    """A defence with its numbers, and with the channel behind it."""
+    return " + ".join([describe_defence(run.results["defence"]), *filter(None, [channel_of(run)])])
 
 
 def point_of(runs: Sequence[FoundRun], base: dict[int, float]) -> Point:
@@ -115,18 +175,19 @@ def point_of(runs: Sequence[FoundRun], base: dict[int, float]) -> Point:
 
     Args:
         runs: its runs, one a seed.
-        base: vanilla's accuracy by seed.
+        base: vanilla's utility by seed.
     """
-    accuracies = {run.results["config"]["seed"]: run.results["utility"]["accuracy"] for run in runs}
-    pairs = [base[seed] - each for seed, each in accuracies.items() if seed in base]
-    accuracy = statistics.fmean(accuracies.values())
-    drop = statistics.fmean(pairs) if pairs else statistics.fmean(base.values()) - accuracy
+    values = {run.results["config"]["seed"]: useful(run) for run in runs}
+    pairs = [(each, base[seed]) for seed, each in values.items() if seed in base]
+    ours, theirs = zip(*pairs, strict=True) if pairs else (values.values(), base.values())
+    utility, mean, vanilla = (statistics.fmean(each) for each in (values.values(), ours, theirs))
+    drop = mean / vanilla - 1 if utility_of(runs[0]) == "perplexity" else vanilla - mean
     leaks = [leak for run in runs if (leak := leak_of(run)) is not None]
     over_inputs = [
         leak["std"] ** 2 / max(1, run.results["worst_case"]["samples"]) for leak, run in zip(leaks, runs, strict=True)
     ]
     error = stated_error([leak["mean"] for leak in leaks], math.sqrt(sum(over_inputs)) / len(leaks))
-    return Point(tuple(runs), accuracy, drop, statistics.fmean(leak["mean"] for leak in leaks), error)
+    return Point(tuple(runs), utility, drop, statistics.fmean(leak["mean"] for leak in leaks), error)
 
 
 def stated_error(seeds: Sequence[float], of_mean: float) -> float:
@@ -141,7 +202,7 @@ def stated_error(seeds: Sequence[float], of_mean: float) -> float:
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:
-    """The points that no other beats in both accuracy and leak, the most accurate first."""
+    """The points that no other beats in both utility and leak, the most useful first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.drop, point.leak)):
         if not front or point.leak < front[-1].leak:
@@ -150,14 +211,14 @@ def frontier(points: Iterable[Point]) -> list[Point]:
 
 
 def leak_at(front: Sequence[Point], drop: float) -> tuple[float, float] | None:
-    """The leak, and its error, where a defence costs so much accuracy, in a straight line between its points.
+    """The leak, and its error, where a defence costs so much utility, in a straight line between its points.
 
     None where all of them cost more. Where all cost less, the smallest leak that was measured: nothing says how much
     smaller it would be.
 
     Args:
-        front: the defence's, the most accurate first.
-        drop: of accuracy against vanilla.
+        front: the defence's, the most useful first.
+        drop: of utility against vanilla.
     """
     within = [point for point in front if point.drop <= drop + 1e-12]
     if not within:
@@ -170,21 +231,24 @@ def leak_at(front: Sequence[Point], drop: float) -> tuple[float, float] | None:
     return last.leak + share * (beyond.leak - last.leak), max(last.error, beyond.error)
 
 
-def entry_of(points: Sequence[Point], base: dict[int, float], vanilla: str) -> dict[str, Any]:
-    """One defence as an entry; what is said of a single strength is said of the least leaking one within a point.
+def entry_of(
+    points: Sequence[Point], base: dict[int, float], vanilla: str, starts: Sequence[Point] = ()
+) -> dict[str, Any]:
+    """One defence as an entry; what is said of a single strength is said of the least leaking one at the least cost.
 
     Args:
         points: the defence at each strength.
-        base: vanilla's accuracy by seed.
+        base: vanilla's utility by seed.
         vanilla: the command that trains vanilla.
+        starts: of a channel the networks themselves, which its curve begins with.
     """
     front = frontier(points)
-    within = [point for point in front if point.drop <= POINTS[0] / 100 + 1e-12]
+    within = [point for point in front if point.drop <= COSTS[utility_of(points[0].runs[0])][0] + 1e-12]
     best = within[-1] if within else front[0]
     entry = {
         **what_it_is(best.runs[0]),
         "vanilla": statistics.fmean(base.values()),
-        **what_it_reaches(front, best),
+        **what_it_reaches(front, best, frontier([*points, *starts])),
         **what_is_beside_it(best.runs),
         "suite": suites_of(run for point in front for run in point.runs),
         "seeds": sorted(run.results["config"]["seed"] for run in best.runs),
@@ -204,33 +268,42 @@ def what_it_is(run: FoundRun) -> dict[str, Any]:
     return {
         "name": f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}",
         "defence": " + ".join(kind_of(defence)),
-        "strength": describe_defence(defence),
+        "strength": strength_of(run),
         "options": {name: value for name, value in defence.items() if name != "name"},
         "dataset": data["name"],
         "network": model["name"],
         "cut": str(model["cut"]),
         "training": {"inputs": data["train"], "epochs": results["config"]["epochs"]},
         "metric": metric_for(run),
+        "utility": utility_of(run),
     }
 
 
-def what_it_reaches(front: Sequence[Point], best: Point) -> dict[str, Any]:
-    """The part of an entry that says how accurate it is and what it leaks, with the errors of both."""
-    found = {f"-{lost}": leak_at(front, lost / 100) for lost in POINTS}
-    accuracies = [run.results["utility"]["accuracy"] for run in best.runs]
-    uncertain = math.sqrt(best.accuracy * (1 - best.accuracy) / max(1, best.runs[0].results["data"]["test"]))
+def what_it_reaches(front: Sequence[Point], best: Point, curve: Sequence[Point]) -> dict[str, Any]:
+    """The part of an entry that says how useful it is and what it leaks, with the errors of both.
+
+    Args:
+        front: the defence's.
+        best: of it, what is said of a single strength.
+        curve: the front that leaks at equal cost are read off.
+    """
+    utility = utility_of(best.runs[0])
+    found = {name: leak_at(curve, cost) for name, cost in costs_of(utility).items()}
+    uncertain = 0.0  # of perplexity nobody counts right answers
+    if utility == "accuracy":
+        uncertain = math.sqrt(best.utility * (1 - best.utility) / max(1, best.runs[0].results["data"]["test"]))
     return {
-        "accuracy": best.accuracy,
+        utility: best.utility,
         "leak": best.leak,
         "leak_at": {name: each[0] if each else None for name, each in found.items()},
         "error": {
-            "accuracy": stated_error(accuracies, uncertain),
+            utility: stated_error([useful(run) for run in best.runs], uncertain),
             "leak": best.error,
             "leak_at": {name: each[1] if each else None for name, each in found.items()},
         },
         "frontier": [
             {
-                "strength": describe_defence(point.runs[0].results["defence"]), "accuracy": point.accuracy,
+                "strength": strength_of(point.runs[0]), utility: point.utility,
                 "drop": point.drop, "leak": point.leak, "error": point.error, "runs": [run.name for run in point.runs],
             }
             for point in front
@@ -312,8 +385,9 @@ def commands_of(results: dict[str, Any]) -> list[str]:
     worst = results["worst_case"]
     attacked = ["python", "evaluate.py", f"checkpoints/{results['name']}", "--samples", str(worst.get("samples", 100))]
     attacked += ["--attacks", *(["standard"] if results.get("suite") else worst.get("attacks", ["standard"]))]
-    budgets = {budget for each in results["attacks"].values() if (budget := each["settings"].get("budget"))}
+    budgets = {budget for each in results["attacks"].values() if (budget := each.get("settings", {}).get("budget"))}
     attacked += ["--budget", *budgets] if len(budgets) == 1 else []
+    attacked += ["--channels", defence["channel"].split()[-1]] if defence.get("channel") else []
     return [shlex.join(["python", "train.py", *arguments, "--attacks", "none"]), shlex.join(attacked)]
 
 
@@ -340,7 +414,9 @@ def rounded(value: Any) -> Any:
 def disagreements(stored: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """A line for each figure of a stored entry that a new one misses by more than the stored one's stated error."""
     lines = []
-    pairs = {name: (stored[name], found[name], stored["error"][name]) for name in ("accuracy", "leak")}
+    pairs = {
+        name: (stored[name], found[name], stored["error"][name]) for name in (stored.get("utility", "accuracy"), "leak")
+    }
     for name, value in stored["leak_at"].items():
         pairs[f"leak at {name}"] = (value, found["leak_at"].get(name), stored["error"]["leak_at"][name])
     for name, (theirs, ours, error) in pairs.items():

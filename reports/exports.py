@@ -12,6 +12,7 @@ from sweetspot.metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
 from sweetspot.reports.axes import keys_of, written
 from sweetspot.reports.beside import suite_of
 from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, records_of
+from sweetspot.reports.frontiers import frontier_of
 from sweetspot.reports.leak import leak_of
 from sweetspot.reports.records import LEAK, WORST_CASE, pooled
 from sweetspot.reports.sweet_spot import Verdict, useful
@@ -127,8 +128,18 @@ def table_of(setting: Setting, verdict: Verdict) -> str:
         recovered = [figures(cell, attack, metric) for attack, metric in columns]
         lines.append(row_in([*cells, *recovered, *(figures(cell, WORST_CASE, name) for name in seen)]))
     about = "Recovery as mean ± std (most leaked) over inputs and seeds."
-    leak = " Leak: 0 is what the label alone gives back, 1 everything." if setting.by_leak else ""
-    return "\n".join([*lines, "", about + leak, ""])
+    leak = f" Leak: 0 is what {setting.floor} alone gives back, 1 everything." if setting.by_leak else ""
+    return "\n".join([*lines, "", about + leak, "", *(frontier_table(setting) if setting.is_text else [])])
+
+
+def frontier_table(setting: Setting) -> list[str]:
+    """What each family leaks at equal cost, as lines; none where nothing can be compared."""
+    frontier = frontier_of(setting)
+    if frontier is None:
+        return []
+    head = [f"{NAMES[setting.recovery]} at", *frontier.costs]
+    rows = [row_in([plain(row.name), *row.leaks]) for row in frontier.rows]
+    return [row_in(head), row_in(["---"] + ["---:"] * len(frontier.costs)), *rows, "", frontier.about, ""]
 
 
 def plain(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,12 @@ def same_setting(setting: Setting, failure: dict[str, Any]) -> bool:
 
 def styles_of(setting: Setting) -> dict[str, Style]:
     """A colour and a shape for each family that is plotted; vanilla and channels have their own."""
-    names = dict.fromkeys(cell.family for cell in setting.cells if not cell.is_vanilla and not cell.channel)
+    return looks_of(cell.family for cell in setting.cells if not cell.is_vanilla and not cell.channel)
+
+
+def looks_of(families: Iterable[str]) -> dict[str, Style]:
+    """A colour and a shape for each family, by name, in their order."""
+    names = dict.fromkeys(families)
     looks = zip(itertools.cycle(range(COLOURS)), itertools.cycle(SHAPES), strict=False)
     return {name: Style(f"f{colour}", shape) for name, (colour, shape) in zip(names, looks, strict=False)}
 

@@ -13,27 +13,28 @@ from sweetspot.errors import UserError
 from sweetspot.files import check_writable, replacing
 from sweetspot.metrics.summary import BESIDE
 from sweetspot.reports.cells import NAMES
-from sweetspot.reports.entries import POINTS, entries_of
+from sweetspot.reports.criteria import COSTS, cost_words
+from sweetspot.reports.entries import costs_of, entries_of
 from sweetspot.reports.exports import plain, row_in
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.tables import counted
 from sweetspot.runs.folder import read_json
 
 NEEDED = {
-    "name", "defence", "strength", "options", "dataset", "network", "cut", "training", "metric", "accuracy", "vanilla",
+    "name", "defence", "strength", "options", "dataset", "network", "cut", "training", "metric", "vanilla",
     "leak", "leak_at", "error", "client_share", "server_gain", "certificate", "attacks", "worst_case", "suite", "seeds",
     "frontier", "commands",
 }  # fmt: skip
-HEAD = [
-    "defence", "cut", "leak at −1 point", "at −3 points", "strength", "accuracy", "its leak", "strongest attack",
-    "re-identified (≤)", "nats ≤", "client", "server gain, points", "seeds", "suite",
+BESIDE_LEAK = [
+    "its leak", "strongest attack", "re-identified (≤)", "nats ≤", "client", "server gain, points", "seeds", "suite",
 ]  # fmt: skip
 WORDS = {"defence", "cut", "strength", "strongest attack", "suite"}  # columns that are no numbers
 ABOUT = (
-    "Leak beyond the label, worst case over attacks: 0 is what the label alone gives, 1 everything. It is compared "
-    "where a defence costs one and three percentage points of vanilla's accuracy, in a straight line between the "
-    "strengths that were run; – where it costs more at every strength. ± are two standard errors. The columns from "
-    "strength on are about the strength that leaks least within one point; where there is none, the most accurate one."
+    "Leak beyond the label, worst case over attacks: 0 is what the label alone gives, 1 everything; of text beyond a "
+    "blind guess, by somebody who sees no states. It is compared where a defence costs one and three percentage points "
+    "of vanilla's accuracy, or 10, 25 and 50 % of its perplexity, in a straight line between the strengths that were "
+    "run; – where it costs more at every strength. ± are two standard errors. The columns from strength on are about "
+    "the strength that leaks least at the first of these costs; where there is none, the most useful one."
 )
 
 
@@ -116,7 +117,7 @@ def is_entry(entry: Any) -> bool:
 
 
 def markdown_of(entries: Sequence[dict[str, Any]]) -> str:
-    """A table for each dataset, network and length of training, the least leak at −1 point first."""
+    """A table for each dataset, network and length of training, the least leak at the least cost first."""
     tables: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for entry in entries:
         training = entry["training"]
@@ -130,24 +131,40 @@ def table_of(entries: Sequence[dict[str, Any]]) -> str:
     first = entries[0]
     training = f"{first['training']['inputs']:,} inputs, {counted(first['training']['epochs'], 'epoch')}"
     title = plain(f"{first['dataset']}, {first['network']}: {training}, leak by {NAMES[first['metric']]}")
-    lines = [f"## {title}", "", row_in(HEAD), row_in("---" if name in WORDS else "---:" for name in HEAD)]
+    head = head_of(utility_in(first))
+    lines = [f"## {title}", "", row_in(head), row_in("---" if name in WORDS else "---:" for name in head)]
     return "\n".join([*lines, *(row_in(map(plain, row_of(entry))) for entry in sorted(entries, key=rank)), ""])
 
 
+def utility_in(entry: dict[str, Any]) -> str:
+    """What an entry is useful by; older ones are all of accuracy."""
+    return str(entry.get("utility", "accuracy"))
+
+
+def head_of(utility: str) -> list[str]:
+    """The columns of a table."""
+    first, *others = (f"at {cost_words(utility, cost)}" for cost in COSTS[utility])
+    return ["defence", "cut", f"leak {first}", *others, "strength", utility, *BESIDE_LEAK]
+
+
 def rank(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """What an entry is sorted by: its leak at −1 point, then at −3; those that do not get there last."""
-    leaks = [math.inf if leak is None else leak for leak in (entry["leak_at"].get(f"-{lost}") for lost in POINTS)]
-    return (*leaks, -entry["accuracy"], entry["name"])
+    """What an entry is sorted by: its leak at the least cost, then at the next; those that do not get there last."""
+    utility = utility_in(entry)
+    leaks = [math.inf if leak is None else leak for leak in map(entry["leak_at"].get, costs_of(utility))]
+    return (*leaks, entry[utility] if utility == "perplexity" else -entry[utility], entry["name"])
 
 
 def row_of(entry: dict[str, Any]) -> list[str]:
     """One entry as a row."""
     certificate, error, macs = entry["certificate"] or {}, entry["error"], entry["client_share"]["macs"]
-    at = [with_error(entry["leak_at"].get(f"-{lost}"), error["leak_at"].get(f"-{lost}")) for lost in POINTS]
+    utility = utility_in(entry)
+    at = [with_error(entry["leak_at"].get(name), error["leak_at"].get(name)) for name in costs_of(utility)]
     bayes, bound, nats = (certificate.get(name) for name in ("reid_bayes", "reid_bound", "nats"))
-    accuracy = f"{100 * entry['accuracy']:.2f} % (vanilla {100 * entry['vanilla']:.2f} %)"
+    useful = f"{100 * entry[utility]:.2f} % (vanilla {100 * entry['vanilla']:.2f} %)"
+    if utility == "perplexity":
+        useful = f"{entry[utility]:.1f} (vanilla {entry['vanilla']:.1f})"
     return [
-        entry["defence"], entry["cut"], *at, entry["strength"], accuracy, with_error(entry["leak"], error["leak"]),
+        entry["defence"], entry["cut"], *at, entry["strength"], useful, with_error(entry["leak"], error["leak"]),
         strongest(entry), f"{bayes:.2f} (≤ {bound:.2f})" if None not in (bayes, bound) else "–",
         f"{nats:.2f}" if nats is not None else "–", f"{100 * macs:.0f} %" if macs is not None else "–",
         f"{100 * gain:.2f}" if (gain := entry["server_gain"]) is not None else "–",

@@ -16,6 +16,7 @@ from sweetspot.metrics.summary import FLOOR
 from sweetspot.reports.axes import Axis
 from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, metric_for, records_of
 from sweetspot.reports.charts import ColourBar, Square, heat_map, width_of
+from sweetspot.reports.criteria import tolerated
 from sweetspot.reports.curves import curve
 from sweetspot.reports.fairness import equally_attacked
 from sweetspot.reports.families import Family, Style, families_of, keys_of_failed, style_of, styles_of
@@ -321,7 +322,7 @@ def limits_of_utility(vanilla: float, values: Sequence[float], percent: bool) ->
     return low, min(3 * vanilla, max(1.2 * vanilla, high))
 
 
-def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: float) -> Markup:
+def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: float | None) -> Markup:
     """Utility against recovery of every attacked cell; empty where none was."""
     cells = [cell for cell in setting.cells if cell.recovery is not None]
     if not cells:
@@ -344,8 +345,8 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
     falling = setting.utility == "perplexity"
     enough = None
     if setting.vanilla is not None:
-        base = setting.vanilla.utility.mean
-        enough = base * (1 + max_drop) if falling else base - max_drop
+        base, lost = setting.vanilla.utility.mean, tolerated(setting.utility, max_drop)
+        enough = base * (1 + lost) if falling else base - lost
     x_name = "perplexity" if falling else "accuracy"
     y_name = f"worst-case {NAMES[setting.recovery]}"
     return trade_off(
@@ -361,9 +362,11 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
 
 
 def levels_of(setting: Setting) -> list[Level]:
-    """Lines across the plot: what the label alone gives away, and how much beyond it still counts as no picture."""
+    """Lines across the plot: what the floor alone gives away, and how much beyond it still counts as nothing."""
     if setting.by_leak:
-        return [Level(NO_PICTURE, f"no picture up to {NO_PICTURE:g}", "limit"), Level(0.0, "the label alone", "floor")]
+        what = "text" if setting.is_text else "picture"
+        nothing = Level(NO_PICTURE, f"no {what} up to {NO_PICTURE:g}", "limit")
+        return [nothing, Level(0.0, f"{setting.floor} alone", "floor")]
     levels = []
     floor = by_attack(setting, FLOOR).cells
     known = [cell for cell in floor if cell.recovery is not None]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sweetspot.errors import UserError
 from sweetspot.files import check_writable, replacing
 from sweetspot.reports.cells import NAMES, Setting, is_measured, settings_of
-from sweetspot.reports.criteria import MAX_DROP, METRICS, check_max_drop, check_metric
+from sweetspot.reports.criteria import METRICS, check_max_drop, check_metric
 from sweetspot.reports.exports import csv_text, markdown_text
 from sweetspot.reports.gallery import attacks_shown
 from sweetspot.reports.gathering import FoundRun, Gathered, gather
@@ -24,7 +24,8 @@ from sweetspot.reports.text_panels import CHANNEL_COLUMNS, KINDS
 
 GLOSSARY = (
     ("leak", "what comes back beyond the label: (s − s of the label) / (1 − s of the label) of a score s; 0 is what "
-             "the label alone gives back, 1 everything, below 0 less than the label"),
+             "the label alone gives back, 1 everything, below 0 less than the label; of text the floor is a blind "
+             "guess, by somebody who sees no states and lets the language model guess"),
     ("most leaked", "the input that came back best, in parentheses after mean ± std"),
     ("worst case", "for each input the attack that recovered it best"),
     ("prototype", "a label-only attacker: the median image of the class"),
@@ -75,7 +76,7 @@ def table_beside(page: Path, suffix: str) -> Path:
 def write_report(
     paths: Sequence[Path],
     out: Path,
-    max_drop: float = MAX_DROP,
+    max_drop: float | None = None,
     metric: str | None = None,
     title: str | None = None,
 ) -> Report:
@@ -84,7 +85,7 @@ def write_report(
     Args:
         paths: folders with runs, runs, and results of gradient inversion.
         out: the .html file.
-        max_drop: how much utility a cell may lose against vanilla.
+        max_drop: how much utility a cell may lose against vanilla; None: the usual for the kind of data.
         metric: of recovery; None: the usual one for the kind of data.
         title: of the page.
     """
@@ -97,12 +98,12 @@ def write_report(
 
 def write_page(paths: Sequence[Path], out: Path, title: str | None = None) -> Report:
     """The page alone, without tables beside it."""
-    report = report_on(paths, out, MAX_DROP, None)
-    write_text(out, rendered(report, MAX_DROP, title, tables=False))
+    report = report_on(paths, out, None, None)
+    write_text(out, rendered(report, None, title, tables=False))
     return report
 
 
-def report_on(paths: Sequence[Path], out: Path, max_drop: float, metric: str | None) -> Report:
+def report_on(paths: Sequence[Path], out: Path, max_drop: float | None, metric: str | None) -> Report:
     """What lies at these paths, with its verdicts; nothing is written."""
     gathered = gather(paths)
     if metric is not None:
@@ -117,7 +118,7 @@ def write_text(file: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def check(out: Path, max_drop: float, metric: str | None) -> None:
+def check(out: Path, max_drop: float | None, metric: str | None) -> None:
     """Refuse what cannot be meant, before anything is read."""
     if out.suffix.lower() != ".html":
         raise UserError(f"--out must end in .html; got {out}")
@@ -134,7 +135,7 @@ def check_measured(metric: str, runs: Sequence[FoundRun]) -> None:
         raise UserError(f"no run was measured by --metric {metric}; there are {', '.join(known)}")
 
 
-def rendered(report: Report, max_drop: float, title: str | None, tables: bool = True) -> str:
+def rendered(report: Report, max_drop: float | None, title: str | None, tables: bool = True) -> str:
     """The page as text."""
     gathered = report.gathered
     pictures = sum(bool(attacks_shown(run)) for run in gathered.runs)

@@ -232,13 +232,14 @@ def marked(point: Point, at_x: float, y: Scale, x: Scale | None = None) -> Marku
     )  # fmt: skip
 
 
-def leak_scale(vanilla: float, best: tuple[str, float] | None, limit: float) -> Markup:
-    """The scale of leak, from what the label alone gives back (0) to everything (1), with vanilla and a cell on it.
+def leak_scale(vanilla: float, best: tuple[str, float] | None, limit: float, floor: str = "the label") -> Markup:
+    """The scale of leak, from what the floor alone gives back (0) to everything (1), with vanilla and a cell on it.
 
     Args:
         vanilla: its leak.
         best: the label and the leak of the verdict's cell, where there is one.
         limit: the largest leak that counts as none.
+        floor: what gives back 0.
     """
     wide, high, left, right, y = 460, 104, 16, 16, 52
     x = Scale(min(0.0, vanilla, best[1] if best else 0.0), 1.0, left, wide - right)
@@ -250,7 +251,7 @@ def leak_scale(vanilla: float, best: tuple[str, float] | None, limit: float) -> 
         parts.append(tag("line", x1=x(value), x2=x(value), y1=y - 7, y2=y + 7, class_="edge"))
         anchor = "start" if value == 0 else "end" if value == 1 else "middle"
         parts.append(tag("text", f"{value:g}", x=x(value), y=y + 22, text_anchor=anchor, class_="tick"))
-    parts.append(tag("text", "the label alone", x=x(0.0), y=y + 40, class_="note"))
+    parts.append(tag("text", f"{floor} alone", x=x(0.0), y=y + 40, class_="note"))
     parts.append(tag("text", "everything", x=x(1.0), y=y + 40, text_anchor="end", class_="note"))
     marks = [("vanilla", vanilla, "none", DIAMOND), *([("this cell", best[1], "best", STAR)] if best else [])]
     near = best is not None and abs(x(best[1]) - x(vanilla)) < 110  # then one of the two names would cover the other

@@ -17,6 +17,7 @@ from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, by_attack, trained_on
 from sweetspot.reports.exports import recovery_columns, seen_in
 from sweetspot.reports.families import Style, failures_of, style_of, styles_of
+from sweetspot.reports.frontiers import Frontier, frontier_of
 from sweetspot.reports.gallery import Montage, columns_for, galleries, montage, originals_of, shown_inputs, worst_images
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.grades import identity_words, picture_words, seen_words
@@ -40,6 +41,7 @@ from sweetspot.reports.text_panels import TextAttack, text_attacks
 SHOWN = (
     "ssim leak",
     "mcs leak",
+    "similarity leak",
     "ssim",
     "psim",
     "mcs",
@@ -135,10 +137,17 @@ class Section:
     metric: str
     legend: str
     is_text: bool
+    floor: str  # what a leak is beyond
+    frontier: Frontier | None
 
 
 def section_of(
-    number: int, setting: Setting, verdict: Verdict, failed: Sequence[dict[str, Any]], max_drop: float, pictures: int
+    number: int,
+    setting: Setting,
+    verdict: Verdict,
+    failed: Sequence[dict[str, Any]],
+    max_drop: float | None,
+    pictures: int,
 ) -> Section:
     """The section of one setting.
 
@@ -170,11 +179,12 @@ def section_of(
         tuple(charts_of(setting, ids, failures_of(setting, failed))), tuple(plotted(setting)), tuple(texts),
         tuple(claims), tuple(panels),
         tuple(columns), tuple(rows), ids[id(best or setting.cells[0])], NAMES[setting.recovery],
-        legend_of(setting, verdict, max_drop), setting.is_text,
+        legend_of(setting, verdict, max_drop), setting.is_text, setting.floor,
+        frontier_of(setting, ids) if setting.is_text else None,
     )  # fmt: skip
 
 
-def legend_of(setting: Setting, verdict: Verdict, max_drop: float) -> str:
+def legend_of(setting: Setting, verdict: Verdict, max_drop: float | None) -> str:
     """What the marks of the plot of utility against recovery are."""
     attacked = [cell for cell in setting.cells if cell.recovery is not None]
     marks = ["the bold line is the Pareto front"]
@@ -202,13 +212,13 @@ def scale_of(setting: Setting, verdict: Verdict) -> Markup:
         return Markup("")
     cell = verdict.cell
     if cell is None or cell.recovery is None:
-        return leak_scale(vanilla.recovery.mean, None, NO_PICTURE)
+        return leak_scale(vanilla.recovery.mean, None, NO_PICTURE, setting.floor)
     if verdict.recovery is not None and verdict.base is not None:
-        return leak_scale(verdict.base, (cell.label, verdict.recovery), NO_PICTURE)
-    return leak_scale(vanilla.recovery.mean, (cell.label, cell.recovery.mean), NO_PICTURE)
+        return leak_scale(verdict.base, (cell.label, verdict.recovery), NO_PICTURE, setting.floor)
+    return leak_scale(vanilla.recovery.mean, (cell.label, cell.recovery.mean), NO_PICTURE, setting.floor)
 
 
-def beside_verdict(setting: Setting, verdict: Verdict, max_drop: float) -> list[tuple[str, str]]:
+def beside_verdict(setting: Setting, verdict: Verdict, max_drop: float | None) -> list[tuple[str, str]]:
     """What must be known beside the sentence: accuracy, both grades, the threat models, certificate and cost."""
     cell = verdict.cell
     if cell is None or not setting.by_leak:
@@ -216,8 +226,8 @@ def beside_verdict(setting: Setting, verdict: Verdict, max_drop: float) -> list[
     vanilla = f" (vanilla {useful(setting, verdict.vanilla)})" if verdict.vanilla else ""
     given = verdict.recovery if verdict.recovery is not None else cell.recovery.mean if cell.recovery else None
     said = [(setting.utility.capitalize(), useful(setting, cell) + vanilla)]
-    said += [("No picture", picture_words(given))] if given is not None else []
-    said.append(("No identity", identity_words(cell)))
+    said += [("No text" if setting.is_text else "No picture", picture_words(given))] if given is not None else []
+    said += [] if setting.is_text else [("No identity", identity_words(cell))]
     return [*said, *by_threat(setting, max_drop), *beside_cell(cell), *at_equal_share(setting, max_drop)]
 
 
@@ -247,7 +257,7 @@ def plotted(setting: Setting) -> list[tuple[str, Style]]:
     return list(found.items())
 
 
-def verdicts_alone(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+def verdicts_alone(setting: Setting, max_drop: float | None) -> list[tuple[str, str]]:
     """What would be said if each attack were the only one: whose attacker has no data need not fear a decoder."""
     attacks = attacks_of(setting)
     if len(attacks) < 2:

@@ -21,7 +21,7 @@ from sweetspot.reports.cells import (
     by_queries,
     queries_of,
 )
-from sweetspot.reports.criteria import MAX_DROP
+from sweetspot.reports.criteria import tolerated
 from sweetspot.reports.fairness import (
     attacks_behind,
     equally_attacked,
@@ -69,8 +69,14 @@ class Verdict:
     base: float | None = None
 
 
-def sweet_spot(setting: Setting, max_drop: float = MAX_DROP) -> Verdict:
-    """The cell with the smallest worst-case recovery among those whose utility is within `max_drop` of vanilla's."""
+def sweet_spot(setting: Setting, max_drop: float | None = None) -> Verdict:
+    """The cell with the smallest worst-case recovery among those whose utility is within `max_drop` of vanilla's.
+
+    Args:
+        setting: the cells.
+        max_drop: None: a point of accuracy, or a tenth of perplexity.
+    """
+    max_drop = tolerated(setting.utility, max_drop)
     notes: list[str] = []
     attacked = [cell for cell in setting.cells if cell.recovery is not None]
     if not attacked:
@@ -129,7 +135,7 @@ def audit_verdict(setting: Setting, front: tuple[Cell, ...], notes: Sequence[str
     notes = [*notes, *(["chosen and reported on the same inputs, so it may be luck"] if which else [])]
     if not setting.by_leak:
         return Verdict(
-            f"Audit: {found}{which}. Whether that is more than the label gives away is not known: no label-only "
+            f"Audit: {found}{which}. Whether that is more than {setting.floor} gives away is not known: no label-only "
             "attacker was run.", False, least, front=front, notes=tuple(notes), recovery=recovered(least).mean,
         )  # fmt: skip
     leak = recovered(least).mean
@@ -199,7 +205,7 @@ def floors(setting: Setting) -> list[str]:
     return [f"the leak of {some} is against {FLOOR} alone: they are older than the decoder of labels"]
 
 
-def by_threat(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+def by_threat(setting: Setting, max_drop: float | None) -> list[tuple[str, str]]:
     """The verdict against an attacker without any data of its own, with some, and with several answers to average."""
     tried = [attack for attack in WITHOUT_DATA if attack in attacks_of(setting)]
     if setting.is_text or not attacks_of(setting):
@@ -216,7 +222,7 @@ def by_threat(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
     return [("Attacker without data", without), ("Attacker with data", with_data), *often]
 
 
-def at_equal_share(setting: Setting, max_drop: float) -> list[tuple[str, str]]:
+def at_equal_share(setting: Setting, max_drop: float | None) -> list[tuple[str, str]]:
     """The verdict among cells whose client does no more of the work than vanilla's, where that leaves cells out."""
     vanilla, said = setting.vanilla, []
     for part, words in (("macs", "multiply-adds"), ("parameters", "parameters")):
@@ -247,6 +253,8 @@ def advice(setting: Setting, verdict: Verdict) -> str:
         return f"Do not rely on {cell.label}{' or any other cell here' if len(setting.cells) > 2 else ''}."
     if not setting.by_leak:
         return f"Use {cell.label}: less than half of what vanilla gives away comes back."
+    if setting.is_text:
+        return f"Use {cell.label}: hardly more than {setting.floor} comes back."
     identity = identity_leak(cell)
     if identity is None:
         then = "whether it tells one input from others of its class was not measured"
@@ -277,7 +285,7 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
         )
     if setting.by_leak and recovered(vanilla).mean <= NO_PICTURE:
         return (
-            f"No sweet spot: not even vanilla gives away more than {NO_PICTURE:g} beyond the label ({metric} "
+            f"No sweet spot: not even vanilla gives away more than {NO_PICTURE:g} beyond {setting.floor} ({metric} "
             f"{recovered(vanilla).mean:.3f}), so this says nothing about the defence. The least is "
             f"{in_words(setting, best)}.",
             False,
@@ -285,7 +293,7 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
     if setting.by_leak and value > NO_PICTURE:
         return (
             f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
-            f"within {limit}, and that is more than {NO_PICTURE:g} beyond the label.",
+            f"within {limit}, and that is more than {NO_PICTURE:g} beyond {setting.floor}.",
             False,
         )
     if not setting.by_leak and value > HALF * recovered(vanilla).mean:
@@ -328,8 +336,9 @@ def spread(figure: Spread, digits: int) -> str:
     return f"{figure.mean:.{digits}f}" + (f" ± {figure.std:.{digits}f}" if figure.count > 1 else "")
 
 
-def tolerance(setting: Setting, max_drop: float) -> str:
+def tolerance(setting: Setting, max_drop: float | None) -> str:
     """What a cell may lose, in words."""
+    max_drop = tolerated(setting.utility, max_drop)
     if setting.utility == "perplexity":
         return f"{100 * max_drop:g} % of vanilla's"
     return f"{100 * max_drop:g} percentage point{'' if max_drop == 0.01 else 's'} of vanilla's"

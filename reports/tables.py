@@ -17,6 +17,7 @@ from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
 from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.leak import is_leak, leak_of, with_leaks
 from sweetspot.reports.text_samples import print_samples
+from sweetspot.runs.record import is_figure
 
 MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline
@@ -227,21 +228,25 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     """
     table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
     table.padding, table.show_edge = (0, 0, 0, 1), False  # 80 columns are enough for it
-    for column in ("attack", *RECOVERED, "perpl.", "acc."):
+    rows = text_rows(results)
+    has_leak = any(text_leak(row) for row in rows.values())
+    for column in ("attack", *(["leak"] if has_leak else []), *RECOVERED, "perpl.", "acc."):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
         alike = {k: row for k, row in vanilla["attacks"].items() if comparable(row, results["attacks"].get(k))}
         theirs = text_rows({**vanilla, "attacks": alike})
-    for name, row in text_rows(results).items():
-        table.add_row(name, *text_cells(row))
+    for name, row in rows.items():
+        table.add_row(name, *([text_leak(row) or "–"] if has_leak else []), *text_cells(row))
         if name in theirs:
-            table.add_row("  Vanilla", *text_cells(theirs[name]), style="dim")
+            leak = [text_leak(theirs[name]) or "–"] if has_leak else []
+            table.add_row("  Vanilla", *leak, *text_cells(theirs[name]), style="dim")
     margin = next(iter(results["attacks"].values()))["margin"]
     table.caption = (
         f"one-step margin: {margin['median']:.3g} (median), {margin['min']:.3g} (smallest), "
         f"{margin['relative']['median']:.3g} and {margin['relative']['min']:.3g} of a state's size. "
         "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it."
+        + (" leak: of similarity, 0 is what a blind guess gives back, 1 everything." if has_leak else "")
     )
     table.caption_justify = "left"
     print_whole(table, console)
@@ -273,6 +278,13 @@ def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
         rows[key] = {**row, **results["utility"]}
         rows |= {f"  {channel}": behind for channel, behind in row["channels"].items()}
     return rows
+
+
+def text_leak(row: dict[str, Any]) -> str:
+    """How much text came back beyond a blind guess; empty where nobody measured it."""
+    leak = row.get("leak")
+    known: Any = leak.get("similarity") if isinstance(leak, dict) else None
+    return f"{known['mean']:.2f}" if is_figure(known) else ""
 
 
 def text_cells(row: dict[str, Any]) -> list[str]:

@@ -65,9 +65,17 @@ BIAS = 30.0  # and Remark 1: large against labels and outputs, so that all resid
 
 FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
 CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
-CAME_LATER |= {"augment": [], "image_size": 0, "weights": None, "standardise": [], "train": "all"}
+CAME_LATER |= {
+    "augment": [],
+    "image_size": 0,
+    "weights": None,
+    "standardise": [],
+    "train": "all",
+    "schedule": "constant",
+}
 ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
 LANGUAGE_MODELS = ("gpt2", "smollm2")
+SCHEDULES = ("constant", "cosine")  # of the learning rate
 TRAINED = ("all", "head")  # which weights of a language model are trained
 PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
 LEAST_SIZE, LARGEST_SIZE = 8, 4096  # of a square image, in pixels
@@ -244,6 +252,8 @@ class TrainConfig(AttackConfig):
         momentum: momentum of SGD.
         weight_decay: weight decay of SGD.
         milestones: epochs after which the learning rate is divided by 10.
+        schedule: of the learning rate, beside milestones: constant, or cosine (it grows over the first twentieth of the
+            steps and falls to 0 along a cosine).
         validation_fraction: the part of the training set that is held out for the validation curve.
         limit_train: use only so many training examples, class-balanced; 0 for all.
         limit_test: use only so many test examples, class-balanced; 0 for all.
@@ -281,6 +291,7 @@ class TrainConfig(AttackConfig):
     momentum: float = 0.0
     weight_decay: float = 0.0
     milestones: list[int] = field(default_factory=list)
+    schedule: str = "constant"
     validation_fraction: float = 0.05
     limit_train: int = 0
     limit_test: int = 0
@@ -339,6 +350,11 @@ class TrainConfig(AttackConfig):
             self.options = {name: value for name, value in self.options.items() if name not in of_penalty}
             self.defence, self.lam = "none", 0.0
         self.penalty.check_fits(self.sigma, self.is_language)
+        if self.train == "head" and self.defence != "none" and self.bottleneck is None:
+            raise UserError(
+                f"--defence {self.defence} changes what the client computes, and --train head leaves the client as it "
+                f"is: add a --bottleneck, which is trained, or take --defence none"
+            )
 
     def choose_penalty(self) -> None:
         """Which penalty is meant where none is named: MixCon, unless something else defends and nothing asks for it."""
@@ -418,6 +434,9 @@ class TrainConfig(AttackConfig):
         if self.image_size and self.is_language:
             raise UserError(f"--image-size {self.image_size} scales images, and {self.network} takes text")
         check_one_of("--train", self.train, TRAINED)
+        check_one_of("--schedule", self.schedule, SCHEDULES)
+        if self.schedule == "cosine" and self.milestones:
+            raise UserError("--schedule cosine and --milestones are two schedules of one learning rate: take one")
         if self.train != "all" and not self.is_language:
             raise UserError(f"--train {self.train} is for language models, and {self.network} is none: leave it out")
         if not 0 <= self.momentum < 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweetspot.errors import UserError
-from sweetspot.reports.criteria import MAX_DROP, check_max_drop, check_metric
+from sweetspot.reports.criteria import check_max_drop, check_metric
 from sweetspot.runs.command_line import spelled
 from sweetspot.runs.config import check_types
 from sweetspot.sweeps.axes import Grid, Range
@@ -19,7 +19,7 @@ class SweepConfig:
 
     Args:
         search: try so many cells of the ranges low..high that are given, each chosen by what the others gave.
-        max_drop: how much of vanilla's accuracy (of perplexity: relative) a sweet spot may cost.
+        max_drop: how much of vanilla's accuracy a sweet spot may cost, 0.01 if not given; of perplexity relative, 0.1.
         metric: of recovery; default SSIM for images, similarity for text, cosine similarity for vectors.
         cpus_per_run: CPU cores, and threads, of a run.
         gpus_per_run: the share of a GPU that a run gets, such as 0.1; default: a whole one, where there are any.
@@ -30,7 +30,7 @@ class SweepConfig:
     """
 
     search: int | None = None
-    max_drop: float = MAX_DROP
+    max_drop: float | None = None
     metric: str | None = None
     cpus_per_run: int = 1
     gpus_per_run: float | None = None

@@ -29,7 +29,7 @@ from sweetspot.lightning_modules.callbacks import TrainingProgress
 from sweetspot.lightning_modules.causal_lm import load_language_model
 from sweetspot.lightning_modules.networks import build_network
 from sweetspot.lightning_modules.networks.foreign import is_foreign, load_model
-from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+from sweetspot.lightning_modules.networks.language import SplitLanguageModel, state_sizes
 from sweetspot.lightning_modules.networks.split import built
 from sweetspot.lightning_modules.networks.splitting import possible_cuts
 from sweetspot.lightning_modules.separability import separability
@@ -43,6 +43,8 @@ from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig, dig
 from sweetspot.runs.environment import environment, leave_new_memory_alone, pick_device
 from sweetspot.runs.folder import Run
 from sweetspot.runs.signals import hear_sigterm
+
+SIZED = 16  # blocks of text that the usual size of a language model's states is measured on
 
 
 def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, Any]:
@@ -124,9 +126,15 @@ def build_language(config: TrainConfig) -> tuple[TensorDataModule, SplitModule]:
     model, tokenizer = load_language_model(config.network, fresh, config.seed)
     limits = (config.limit_train, config.limit_test)
     datamodule = TextDataModule(corpus, tokenizer, config.length, config.batch_size, config.seed, *limits)
-    language = {"config": model.config.to_dict(), "tokenizer": tokenizer.to_json(), "source": model.name_or_path}
+    language: dict[str, Any] = {
+        "config": model.config.to_dict(), "tokenizer": tokenizer.to_json(), "source": model.name_or_path,
+    }  # fmt: skip
+    given = SplitLanguageModel(model, config.cut)
+    # a model that begins with real weights knows states of one size only; one from scratch learns any
+    if config.network != "gpt2-tiny" and any(each.get("unit") == "rms" for each in config.release_record()):
+        language["sizes"] = state_sizes(given, datamodule.train[0][:SIZED])
     module = build_module(config, datamodule, language)
-    module.network.load_state_dict(SplitLanguageModel(model, config.cut).state_dict())
+    module.network.load_state_dict(given.state_dict())
     return datamodule, module
 
 
@@ -155,6 +163,7 @@ def build_module(
         momentum=config.momentum,
         weight_decay=config.weight_decay,
         milestones=config.milestones,
+        schedule=config.schedule,
         seed=config.seed,
         augment=config.augment,
         train_part=config.train,

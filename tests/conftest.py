@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,15 +18,9 @@ from sweetspot.lightning_modules.causal_lm import gpt2_tiny
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
+from tests.documents import ROOT as ROOT  # for tests of every kind
 
-ROOT = Path(__file__).resolve().parent.parent
 os.environ.pop("SWEETSPOT_DATA", None)  # no test may lean on data that happen to lie on this machine
-
-
-def readme_commands(script: str) -> list[list[str]]:
-    """Every `python SCRIPT …` line of the README, without its comment."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith(f"python {script}")]
 
 
 def refused_by(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:

@@ -30,6 +30,7 @@ from sweetspot.evaluations.audit import Audit, attack
 from sweetspot.evaluations.dispatch import evaluate
 from sweetspot.evaluations.models import subject_of
 from sweetspot.lightning_modules.defences.releases import Gaussian
+from sweetspot.lightning_modules.networks.foreign import load_model
 from sweetspot.lightning_modules.networks.split import Standardise
 from sweetspot.registry import load_file
 from sweetspot.reports.page import write_report
@@ -37,7 +38,8 @@ from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train
-from tests.conftest import ROOT, refused_by
+from tests.conftest import refused_by
+from tests.documents import commands, snippets, write_files
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
@@ -470,12 +472,43 @@ def test_a_wrong_command_is_one_line(given: list[str], tmp_path: Path, capsys: p
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_call_in_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snippets = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")
-    (snippet,) = (each.split("```")[0] for each in snippets if each.startswith("import sweetspot"))
+SNIPPETS = [code for code in snippets() if "from_checkpoint" not in code]
+
+
+@pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_a_call_in_the_documents_works(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (x, y), (x2, y2) = images_of(12), images_of(60, first=1)
     encoder, head = foreign()
     scope: dict[str, Any] = {"encoder": encoder, "head": head, "x": x, "y": y, "x2": x2, "y2": y2}
-    exec(snippet, {**scope, "torchvision": pytest.importorskip("torchvision")})
-    assert "audit" in (tmp_path / "audit.html").read_text(encoding="utf-8")
+    scope["torchvision"] = pytest.importorskip("torchvision")
+    exec(code, scope)
+    if "audit.page" in code:
+        assert "audit" in (tmp_path / "audit.html").read_text(encoding="utf-8")
+    else:
+        image = torch.rand(1, 3, 224, 224)
+        assert torch.equal(scope["head"].eval()(scope["encoder"].eval()(image)), scope["model"].eval()(image))
+
+
+def test_an_attack_from_python_in_the_documents_works(config: Make) -> None:
+    (code,) = (each for each in snippets() if "from_checkpoint" in each)
+    chosen = config()
+    run, x2 = Path(chosen.out) / train(chosen)["name"], torch.rand(30, 1, 28, 28)
+    scope: dict[str, Any] = {"run": run, "x2": x2, "y2": torch.arange(30) % 3, "z": torch.rand(2, 16, 5, 5)}
+    exec(code, scope)
+    assert scope["recovered"].shape == (2, 1, 28, 28)
+
+
+@pytest.mark.parametrize("argv", commands("attack"), ids=" ".join)
+def test_a_command_of_the_documents_runs(
+    argv: list[str], npz: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As written, but on a few small images, with fresh weights and one weak attack."""
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    size = 64 if "--image-size" in argv else 32
+    images = np.random.default_rng(0).integers(0, 255, (60, size, size, 3), dtype=np.uint8)
+    torch.save(load_model(argv[0], (3, size, size), 3).state_dict(), argv[argv.index("--weights") + 1])
+    argv = [*argv, "--data", str(npz(x_train=images, x_test=images[:30])), "--attacks", "whitebox/paper"]
+    assert main(["attack", *argv, "--samples", "3", "--device", "cpu", "--out", "runs"]) == 0
+    assert [*(tmp_path / "runs").glob("audit-*/audit.html")]

@@ -19,21 +19,19 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import save_file
-from torch import nn
 
 import sweetspot.datamodules.torchvision_sets as torchvision_sets
-from sweetspot.attacks import Attack, Reconstruction, Victim
 from sweetspot.commands import evaluate, report, sweep
 from sweetspot.commands.train import main
-from sweetspot.lightning_modules.defences import PENALTIES, Penalty, option
-from sweetspot.lightning_modules.networks import NETWORKS, Architecture, network
+from sweetspot.lightning_modules.networks import NETWORKS
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.registry import load_file
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.command_line import parse_train, train_parser
 from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
-from tests.conftest import ROOT, readme_commands, refused_by
+from tests.conftest import ROOT, refused_by
+from tests.documents import commands, files, users_files, write_files
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -638,32 +636,21 @@ def test_sigterm_ends_a_command_with_143_and_says_that_it_goes_on(
     assert "resuming after epoch 1 of 2" in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------------- the README
-
-OWN_MODEL = """
-from torch import nn
-class Own(nn.Module):
-    def __init__(self, classes):
-        super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU())
-        self.classify = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, classes))
-    def forward(self, x):
-        return self.classify(self.features(x))
-def build(classes):
-    return Own(classes)
-"""
+# ---------------------------------------------------------------------- the documents
 
 
-@pytest.mark.parametrize("argv", readme_commands("train.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(
+@pytest.mark.parametrize("argv", commands("train"), ids=" ".join)
+def test_a_command_of_the_documents_runs(
     argv: list[str], npz: Callable[..., Path], gpt2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As written, but for one batch, on one CPU, and on small data or a small model where it would need a download."""
     colour = "cifar10" in " ".join(argv) or "torchvision:resnet18" in argv
-    if "my_model.py:build" in argv:
-        (tmp_path / "my_model.py").write_text(OWN_MODEL)
-        save_file(load_file(str(tmp_path / "my_model.py")).build(3).state_dict(), tmp_path / "trained.safetensors")
+    if users_files(argv):
+        write_files(tmp_path)
         monkeypatch.chdir(tmp_path)
+    if "--weights" in argv:
+        model = load_file(str(tmp_path / "my_model.py")).build((1, 28, 28), 3)
+        save_file(model.state_dict(), tmp_path / argv[argv.index("--weights") + 1])
     x = np.random.default_rng(0).integers(0, 255, (60, 32, 32, 3) if colour else (60, 28, 28), dtype=np.uint8)
     real_weights = {"configs/gpt2.yaml", "configs/smollm2.yaml"} & set(argv)
     brings_its_own = real_weights or {"configs/synthetic.yaml", "configs/gpt2_tiny.yaml"} & set(argv)
@@ -673,40 +660,14 @@ def test_a_command_of_the_readme_runs(
     assert main([*argv, *data, *small, "--trainer.fast_dev_run", "true", "--out", str(tmp_path / "runs")]) == 0
 
 
-def test_the_readme_names_every_script_and_experiment() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path in [*ROOT.glob("*.py"), *(ROOT / "configs").rglob("*.yaml")]:
-        assert (path.name if path.suffix == ".py" else path.stem) in readme, path.name
-    assert len(readme_commands("train.py")) >= 6
-
-
-def test_what_the_readme_adds_works(npz: Callable[..., Path], tmp_path: Path) -> None:
-    """Its network, its defence and its attack, copied from the page."""
-    snippets = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
-    scope: dict[str, Any] = {
-        "network": network,
-        "Architecture": Architecture,
-        "nn": nn,
-        "Penalty": Penalty,
-        "option": option,
-        "Tensor": torch.Tensor,
-        "torch": torch,
-        "Attack": Attack,
-        "Victim": Victim,
-        "Reconstruction": Reconstruction,
-    }
-    for snippet in snippets:
-        if not snippet.startswith("import sweetspot"):  # that one is run where attacks are weak
-            exec(snippet.split("```")[0], scope)
-    victim = Victim(nn.Flatten(), nn.Identity(), lambda z: z, (1, 4, 4), 2, (0.0, 1.0))
-    found = scope["Flat"](grey=0.3).reconstruct(victim, torch.zeros(2, 16))
-    assert torch.equal(found.x, torch.full((2, 1, 4, 4), 0.3))
-    PENALTIES("shrink")(scope["Shrink"])
+def test_a_network_that_the_documents_add_trains_at_every_cut(npz: Callable[..., Path], tmp_path: Path) -> None:
+    """Copied from the page, beside the penalty that it adds."""
+    write_files(tmp_path)
     arguments = ["--dataset", str(npz()), "--epochs", "1", "--batch-size", "12", "--out", str(tmp_path / "runs")]
-    arguments += ["--attacks", "none"]
+    arguments += ["--attacks", "none", "--defence", f"{tmp_path / 'my_defences.py'}:Shrink", "--power", "3"]
     try:
+        exec(files()["lightning_modules/networks/tiny.py"], {})
         for cut in ("1", "2", "flatten"):
-            assert main([*arguments, "--network", "tiny", "--defence", "shrink", "--power", "3", "--cut", cut]) == 0
+            assert main([*arguments, "--network", "tiny", "--cut", cut]) == 0
     finally:
         NETWORKS.pop("tiny", None)
-        PENALTIES.known.pop("shrink")

@@ -37,7 +37,8 @@ from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train
-from tests.conftest import readme_commands, refused_by
+from tests.conftest import refused_by
+from tests.documents import commands, users_files, write_files
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
@@ -656,12 +657,19 @@ def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
         check_asked(AttackConfig(attacks=[]))
 
 
-@pytest.mark.parametrize("argv", readme_commands("evaluate.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], run: Run, text_run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("argv", commands("evaluate"), ids=" ".join)
+def test_a_command_of_the_documents_runs(
+    argv: list[str], run: Run, text_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As written, but on a small run, on the CPU, on few inputs, and with one epoch of the GAN."""
+    if users_files(argv):
+        write_files(tmp_path)
+        monkeypatch.chdir(tmp_path)
     if "gpt2" in argv[0]:
         run = Run(Path(shutil.copytree(text_run, tmp_path / "text" / text_run.name)))
     argv = [argument for argument in argv if "*" not in argument]
     few = ["--samples", "3", "--decoder-epochs", "1", "--prompts", "3"]
     assert main([str(run.folder), *argv, "--device", "cpu", *few]) == 0
     assert run.read_results()["worst_case"]
+    if users_files(argv):
+        assert run.read_results()["attacks"]["my_attacks/Flat"]["settings"]["grey"] == 0.3

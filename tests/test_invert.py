@@ -27,7 +27,8 @@ from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import build_language, train
 from tests.attacks.text.conftest import Rotation
-from tests.conftest import ROOT, readme_commands, refused_by
+from tests.conftest import ROOT, refused_by
+from tests.documents import commands
 
 TEXTS = ["The value is a number.", "Numbers [red] and names: 42!"]
 
@@ -377,8 +378,8 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'python invert.py text --model smollm2 --text "The launch code is 7319."' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argv", [argv for argv in readme_commands("invert.py") if argv[0] == "text"], ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], text_run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("argv", [argv for argv in commands("invert") if argv[0] == "text"], ids=" ".join)
+def test_a_command_of_the_documents_runs(argv: list[str], text_run: Path, tmp_path: Path) -> None:
     """As written, but on a small model, which was cut after its 2nd block."""
     instead = {"--model": str(text_run), "--layer": "2"}
     argv = [instead.get(before, argument) for before, argument in zip(["", *argv], argv, strict=False)]

@@ -16,12 +16,14 @@ from safetensors.torch import save_file
 from sweetspot.attacks.gradients.activations import as_activation
 from sweetspot.attacks.gradients.federated import chosen_weights, client_gradient
 from sweetspot.commands.invert import GRADIENT_EXAMPLES, main
-from tests.conftest import readme_commands, refused_by
+from tests.conftest import refused_by
+from tests.documents import commands
 
-README = [argv[1:] for argv in readme_commands("invert.py") if argv[0] == "gradient"]
-EXAMPLES = [
+OF_HELP = [
     shlex.split(line.split("    ")[0])[3:] for line in GRADIENT_EXAMPLES.replace("\n  ", "\n").strip().splitlines()
 ]
+OF_DOCUMENTS = [argv[1:] for argv in commands("invert") if argv[0] == "gradient"]
+EXAMPLES = [*OF_HELP, *(argv for argv in OF_DOCUMENTS if argv not in OF_HELP)]
 
 
 def gradient(*argv: Any) -> int:
@@ -38,7 +40,7 @@ def leak(path: Path, x: torch.Tensor, **changed: Any) -> Path:
     return path / "gradient.pt"
 
 
-@pytest.mark.parametrize("argv", [*EXAMPLES, *README], ids=" ".join)
+@pytest.mark.parametrize("argv", EXAMPLES, ids=" ".join)
 def test_an_example_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, npz: Any) -> None:
     """As written, but on a small network and, for a dataset that may not be here, on small images."""
     monkeypatch.chdir(tmp_path)

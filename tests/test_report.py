@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sweetspot.commands.report import main
-from tests.conftest import readme_commands, refused_by
+from tests.conftest import refused_by
+from tests.documents import commands
 from tests.reports.fabricated import HOSTILE, defence_of, failed_run, image_grid, image_run, text_run, zoo
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, capsys: pytest.Captur
     assert not list(tmp_path.rglob("*.html"))
 
 
-@pytest.mark.parametrize("argv", readme_commands("report.py"), ids=" ".join)
-def test_a_command_of_the_readme_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("argv", commands("report"), ids=" ".join)
+def test_a_command_of_the_documents_runs(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image_run(tmp_path / "checkpoints", defence_of("none", 0, 0))
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 0

@@ -26,8 +26,10 @@ from sweetspot.commands.sweep import main
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
 from sweetspot.runs.config import TrainConfig
 from sweetspot.training import train
-from tests.conftest import ROOT, readme_commands, refused_by
+from tests.conftest import ROOT, refused_by
+from tests.documents import commands, users_files, write_files
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
 TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
@@ -499,7 +501,7 @@ def test_what_cannot_be_made_again_stays_as_it_is(
         ("grids: [{out: here}]", "there is no out for a grid to set: it is the same for all"),
         ("grids: [{defence: nopeek, sigma: [1]}]", "--sigma means nothing for nopeek: it belongs to gaussian"),
         ("grids: [{defence: nopeek, lambda: [x]}]", "--lambda must be a finite number; got x (in"),
-        ("max_drop: null", "--max-drop must be float; got None"),
+        ("max_drop: [1, 2]", "--max-drop"),
         ("search: many", "--search must be a whole number; got many"),
     ],
 )
@@ -529,7 +531,10 @@ def is_axis(value: Any, name: str) -> bool:
     return isinstance(value, list) and name not in ("channels", "grids")
 
 
-@pytest.mark.parametrize("file", [file for file in SWEEPS if "frontier" in file.stem], ids=lambda file: file.stem)
+FRONTIERS = [file for file in SWEEPS if "frontier" in file.stem and "gpt2" not in file.stem]
+
+
+@pytest.mark.parametrize("file", FRONTIERS, ids=lambda file: file.stem)
 def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
     written = yaml.safe_load(file.read_text())
     training = {"epochs": 10, "optimiser": "adam", "lr": 0.001, "batch_size": 100, "cut": "pool2"}
@@ -545,11 +550,33 @@ def test_a_frontier_has_every_defence_at_four_strengths(file: Path) -> None:
     assert min(strengths.values()) >= 4
 
 
-@pytest.mark.parametrize("argv", readme_commands("sweep.py"), ids=" ".join)
-def test_a_command_of_the_readme_is_a_grid(
-    argv: list[str], npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_frontier_of_text_has_noise_in_training_and_afterwards() -> None:
+    written = yaml.safe_load((ROOT / "configs" / "sweeps" / "frontier_gpt2_tiny.yaml").read_text())
+    found = [(grid.get("defence", "none"), grid.get("release")) for grid in written["grids"]]
+    assert found == [
+        ("none", "gaussian"),
+        ("mixcon", ["none", "gaussian"]),
+        ("compress", "gaussian"),
+        ("none", "quantise"),
+    ]
+    assert all(PENALTIES[penalty].takes_text for penalty, _ in found)
+    assert len(written["grids"][0]["sigma"]) >= 4
+    assert len(written["grids"][2]["bottleneck"]) * len(written["grids"][2]["lambda"]) >= 4
+    assert [float(channel) for channel in written["channels"] if channel != "int8"] == [0.25, 0.5, 1, 1.5, 2]
+
+
+@pytest.mark.parametrize("argv", commands("sweep"), ids=" ".join)
+def test_a_command_of_the_documents_is_a_grid(
+    argv: list[str],
+    npz: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As written, but on small data, and planned instead of made: other tests make grids."""
+    if users_files(argv):
+        write_files(tmp_path)
+        monkeypatch.chdir(tmp_path)
     planned = [*argv, "--dataset", str(npz()), "--out", str(tmp_path), *(["--dry-run"] * ("--dry-run" not in argv))]
     assert main(planned) == 0
     assert "cells: 0 are there" in capsys.readouterr().out

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -69,16 +71,30 @@ def itself(count: int, prefix: int, device: torch.device) -> Tensor:
 
 
 class Head(nn.Module):
-    """The server's part: z (B, T, d) → logits (B, T, V)."""
+    """The server's part: z (B, T, d) → logits (B, T, V).
 
-    def __init__(self, base: nn.Module, lm_head: nn.Module) -> None:
+    Args:
+        base: the server's blocks.
+        lm_head: the last matrix.
+        sizes: what the states of a first position and of the others are multiplied with before the first block, where
+            a release took their size away; None: they come as they are.
+    """
+
+    def __init__(self, base: nn.Module, lm_head: nn.Module, sizes: Sequence[float] | None = None) -> None:
         super().__init__()
-        self.base, self.lm_head = base, lm_head
+        self.base, self.lm_head, self.sizes = base, lm_head, sizes
 
     def hidden(self, z: Tensor) -> Tensor:
         """What the last matrix, from hidden states to logits, is applied to, (B, T, d)."""
-        last: Tensor = self.base(inputs_embeds=z, use_cache=False).last_hidden_state
+        last: Tensor = self.base(inputs_embeds=self.sized(z), use_cache=False).last_hidden_state
         return last
+
+    def sized(self, z: Tensor) -> Tensor:
+        """States (B, T, d) with the size that the blocks know; a position's place is no secret."""
+        if self.sizes is None:
+            return z
+        first, others = self.sizes
+        return torch.cat([z[:, :1] * first, z[:, 1:] * others], dim=1)
 
     def forward(self, z: Tensor) -> Tensor:
         logits: Tensor = self.lm_head(self.hidden(z))
@@ -91,9 +107,10 @@ class SplitLanguageModel(nn.Module):
     Args:
         model: a causal LM of transformers, such as GPT-2 or Llama.
         cut: the number of blocks that the client runs, `last` (all, before the final norm) or `final` (after it).
+        sizes: of states, that the server gives back to them (`Head`).
     """
 
-    def __init__(self, model: PreTrainedModel, cut: int | str = "last") -> None:
+    def __init__(self, model: PreTrainedModel, cut: int | str = "last", sizes: Sequence[float] | None = None) -> None:
         super().__init__()
         base = model.base_model
         blocks = next((name for name in BLOCKS if isinstance(getattr(base, name, None), nn.ModuleList)), None)
@@ -110,7 +127,7 @@ class SplitLanguageModel(nn.Module):
         if hasattr(base, "drop"):
             server._modules["drop"] = nn.Identity()
         (server if cut == "final" else client)._modules[norm] = nn.Identity()
-        self.encoder, self.head = Encoder(client), Head(server, model.get_output_embeddings())
+        self.encoder, self.head = Encoder(client), Head(server, model.get_output_embeddings(), sizes)
         embeddings = model.get_input_embeddings()
         assert isinstance(embeddings, nn.Embedding)
         self.embeddings = embeddings
@@ -140,7 +157,17 @@ class SplitLanguageModel(nn.Module):
         return logits
 
 
-def language_model(config: dict[str, Any], cut: int | str) -> SplitLanguageModel:
+@torch.no_grad()
+def state_sizes(model: SplitLanguageModel, ids: Tensor) -> list[float]:
+    """The root mean square of the states of first positions and of the others, for token sequences (B, T).
+
+    In models of Llama's kind a first position is many times larger: it must not set the size of the others.
+    """
+    squared = model.encoder(ids.to(model.embeddings.weight.device)).double().square().mean(dim=2)  # (B, T)
+    return [part.mean().sqrt().item() for part in (squared[:, :1], squared[:, 1:])]
+
+
+def language_model(config: dict[str, Any], cut: int | str, sizes: Sequence[float] | None = None) -> SplitLanguageModel:
     """A split language model with random weights, by the config that transformers writes: how a checkpoint begins.
 
     A checkpoint is data: only models that transformers itself has are built, and nothing that it names is run.
@@ -148,12 +175,20 @@ def language_model(config: dict[str, Any], cut: int | str) -> SplitLanguageModel
     kind = str(config.get("model_type")) if isinstance(config, dict) else "unknown"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise UserError(f"the checkpoint's model is of type {kind}, which is no causal LM that transformers has")
+    if sizes is not None and not is_pair_of_sizes(sizes):
+        raise UserError(f"the checkpoint's {kind} model has states of no size: it is damaged")
     try:
         described = AutoConfig.for_model(**harmless(config))
         model = AutoModelForCausalLM.from_config(described, trust_remote_code=False)
     except Exception as error:  # each architecture refuses wrong settings in its own way
         raise UserError(f"the checkpoint's {kind} model cannot be built from its config: it is damaged") from error
-    return SplitLanguageModel(model, cut)
+    return SplitLanguageModel(model, cut, sizes)
+
+
+def is_pair_of_sizes(sizes: Any) -> bool:
+    """Whether these are the sizes of a first position's states and of the others."""
+    is_pair = isinstance(sizes, list | tuple) and len(sizes) == 2
+    return is_pair and all(isinstance(each, float) and 0 < each < math.inf for each in sizes)
 
 
 def harmless(config: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweetspot.reports.criteria import MAX_DROP, METRICS
+from sweetspot.reports.criteria import METRICS
 from sweetspot.runs.command_line import run_command, script_parser
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ def main(argv: list[str] | None = None, prog: str = "python report.py") -> int:
         "--out", type=str, default=None, help="the .html file; default: report.html in the first folder"
     )
     parser.add_argument(
-        "--max-drop", type=float, default=MAX_DROP,
-        help="what a cell may lose against vanilla: of accuracy in absolute terms, of perplexity relative to it",
+        "--max-drop", type=float, default=None,
+        help="what a cell may lose against vanilla: of accuracy in absolute terms (default 0.01), of perplexity "
+        "relative to it (default 0.1)",
     )  # fmt: skip
     parser.add_argument(
         "--metric", type=str, default=None,

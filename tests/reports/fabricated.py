@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -250,9 +250,27 @@ def zoo(folder: Path, cuts: Sequence[str] = ("pool1", "pool2"), **options: Any) 
     return folder
 
 
-def text_run(folder: Path, defence: dict[str, Any], seed: int = 0, prompt: str = "Note that comparisons are") -> Path:
-    """One finished run on text, attacked by hybrid, with channels; its first prompt is what is asked for."""
-    name = f"pydoc-gpt2-tiny-{defence['name']}-l{defence['lambda']:g}-b{defence['beta']:g}-s{seed}"
+def text_run(
+    folder: Path,
+    defence: dict[str, Any],
+    seed: int = 0,
+    prompt: str = "Note that comparisons are",
+    figures: Mapping[str, tuple[float, float]] | None = None,
+) -> Path:
+    """One finished run on text, attacked by hybrid, with channels; its first prompt is what is asked for.
+
+    Args:
+        folder: where runs lie.
+        defence: its record.
+        seed: of the run.
+        prompt: the first that was attacked.
+        figures: perplexity and leak of what is sent as it is (by an empty name) and behind each channel, by its name;
+            None: a run of before leaks of text were measured.
+    """
+    told = [f"{value}" for each in defence.get("release") or [] for value in each.values()]
+    told += [f"k{defence['bottleneck']}"] if defence.get("bottleneck") else []
+    name = "-".join(["pydoc-gpt2-tiny", defence["name"], f"l{defence['lambda']:g}", f"b{defence['beta']:g}", *told,
+                     f"s{seed}"])  # fmt: skip
     results, hidden = results_of(name, defence, seed, [64]), protection(defence)
     results["data"] |= {"name": "pydoc", "tokenizer": "bpe-4096", "source": "pydoc_data.topics"}
     results["model"] = {"name": "gpt2-tiny", "cut": "2", "head": "default"}
@@ -283,6 +301,16 @@ def text_run(folder: Path, defence: dict[str, Any], seed: int = 0, prompt: str =
     }  # fmt: skip
     results["attacks"] = {"text/hybrid": record}
     results["worst_case"] = worst_case(results["attacks"])
+    if figures is not None:
+        behind = record["channels"]["noise 1"]
+        record["channels"] = {
+            channel: {**behind, "perplexity": perplexity, "leak": {"similarity": figure_of(np.array([leak]))}}
+            for channel, (perplexity, leak) in figures.items()
+            if channel
+        }
+        results["utility"]["perplexity"], leak = figures[""]
+        for each in (record, results["worst_case"]):
+            each["leak"] = {"similarity": figure_of(np.array([leak]))}
     run = Run(folder / name)
     run.create()
     run.write_results(results)

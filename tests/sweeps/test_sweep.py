@@ -22,6 +22,7 @@ from sweetspot.sweeps.plan import SweepCell, planned
 from sweetspot.sweeps.sweep import CellsFailedError, Outcome, check_outcome, is_done, plan_of, seen, set_aside, sweep
 from sweetspot.training import train
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Config = Callable[..., TrainConfig]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
 
-MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches or so
+MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches that have the class
 
 
 def compression(h: Tensor, centres: Tensor, sigma: float) -> Tensor:
@@ -44,7 +44,7 @@ class Compress(MeasuredInNoise):
         super().put(place)
         width = place.z_shape[-1] if place.is_text else torch.Size(place.z_shape).numel()
         self.register_buffer("centres", torch.zeros(place.classes, width))
-        self.register_buffer("seen", torch.zeros(place.classes, dtype=torch.bool))
+        self.register_buffer("seen", torch.zeros(place.classes))  # in how many batches
         self.centres: Tensor
         self.seen: Tensor
 
@@ -55,12 +55,17 @@ class Compress(MeasuredInNoise):
 
     @torch.no_grad()
     def follow(self, z: Tensor, y: Tensor) -> None:
-        """Move the centres of the classes in a batch towards their members; the first members are a centre at once."""
-        count = torch.bincount(y, minlength=len(self.centres)).to(z)[:, None]
-        mean = torch.zeros_like(self.centres).index_add_(0, y, z.to(self.centres)) / count.clamp_min(1)
-        step = torch.where(self.seen[:, None], MOMENTUM, 1.0) * (count > 0)
-        self.centres += step * (mean - self.centres)
-        self.seen |= count[:, 0] > 0
+        """Move the centres of the classes in a batch towards their members; other classes cost nothing.
+
+        The first batches of a class count alike: a token that is rare would else stay where it was seen first.
+        """
+        present, place = y.unique(return_inverse=True)  # (C,) and (B,)
+        count = torch.bincount(place).to(z)[:, None]
+        mean = torch.zeros(len(present), z.shape[1]).to(self.centres).index_add_(0, place, z.to(self.centres)) / count
+        seen = self.seen[present] + 1
+        step = (1 / seen).clamp_min(MOMENTUM)[:, None]
+        self.centres[present] += step * (mean - self.centres[present])
+        self.seen[present] = seen
 
 
 @PENALTIES("vib")
