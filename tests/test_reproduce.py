@@ -11,6 +11,7 @@ from sweetspot.errors import UserError
 from sweetspot.reproductions import LEFT_OUT, REPRODUCTIONS, Asked, making
 from sweetspot.reproductions.needs import Need, Shelf, TrainedRun
 from tests.conftest import refused_by
+from tests.documents import commands
 from tests.reports.fabricated import drawn_images, write_pictures
 from tests.reproductions.shelves import put_run
 
@@ -63,6 +64,12 @@ def test_the_list_says_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     put_run(shelf, needs[-1], scores={"mse": 1.0, "mcs": 0.5})
     assert main([]) == 0
     assert "6 not reproduced" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", commands("reproduce"), ids=" ".join)
+def test_a_command_of_the_documents_can_be_meant(argv: list[str], tmp_path: Path) -> None:
+    assert main([*argv, "--dry-run"]) == 0
+    assert (tmp_path / "docs" / "reproduced.md").is_file() == ("--all" in argv)
 
 
 def test_a_table_is_shown_from_what_is_there_and_nothing_is_run(
