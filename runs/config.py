@@ -248,9 +248,9 @@ class TrainConfig(AttackConfig):
         epochs: passes over the training set.
         batch_size: examples in one step, over all devices together; every batch is class-balanced. MixCon pairs all
             of them where it is a multiple of the number of classes.
-        lr: learning rate of SGD.
+        lr: learning rate.
         momentum: momentum of SGD.
-        weight_decay: weight decay of SGD.
+        weight_decay: weight decay; that of adam is decoupled from the gradient (AdamW).
         milestones: epochs after which the learning rate is divided by 10.
         schedule: of the learning rate, beside milestones: constant, or cosine (it grows over the first twentieth of the
             steps and falls to 0 along a cosine).
