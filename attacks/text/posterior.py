@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from sweetspot.attacks.text.channel import within_noise
 from sweetspot.attacks.text.hybrid import Table
 from sweetspot.attacks.text.inverter import Inverter, Log, Position
 from sweetspot.attacks.text.prefix import Prefix
 from sweetspot.attacks.text.probe import Probe, directions_of
 from sweetspot.attacks.text.recovery import Commit, Trace
 from sweetspot.attacks.text.verification import ROWS
-from sweetspot.attacks.text.vocabulary import Vocabulary
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
@@ -40,9 +40,9 @@ class Posterior(Inverter):
         model: the split language model whose cut layer leaked, as it is released.
         noise: the standard deviation of the noise on an entry of a state.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
-        table: the states of all tokens at the first position (V, k); None: they are computed.
+        table: the states of all tokens at the first position (V, k); None: they are searched like the others.
         first: how often the attacker's own text begins with each token (V,); None: all are as likely.
-        beam: how many prefixes of a prompt are kept.
+        beam: how many prefixes of a prompt are kept; 1 is greedy.
         candidates: the most tokens tried behind a prefix.
         at_once: the most tokens in one forward pass.
         seed: as everywhere; nothing here is random.
@@ -87,29 +87,27 @@ class Posterior(Inverter):
         padded = pad_sequence(states, batch_first=True)  # (B, T, k)
         lengths = torch.tensor([len(each) for each in states], device=padded.device)
         beams = Beams(self.model, len(states), padded.device)
-        walked = 0
         try:
             for t in range(padded.shape[1]):
-                self.extend(beams, padded[:, t], lengths > t)
-                walked = int((lengths.clamp_max(t + 1)).sum())
-                done(walked)
+                beams.advance(lengths > t)
+                self.extend(beams, padded[:, t])
+                done(int(lengths.clamp_max(t + 1).sum()))
         finally:  # Ctrl-C leaves what is done
-            beams.enter(log, padded, self.vocabulary, self.at_once)
+            for texts in beams.texts():
+                self.enter(texts, padded, log)
 
-    def extend(self, beams: Beams, target: Tensor, going: Tensor) -> None:
-        """Try tokens behind every prefix of the prompts that go on, and keep the best few of each prompt."""
-        beams.finish(~going)
+    def extend(self, beams: Beams, target: Tensor) -> None:
+        """Try tokens behind every prefix, with the prompts' states (B, k), and keep the best few of each prompt."""
         with self.clock.spent_on("propose"):
-            prior = self.prior(beams)  # (N, V)
-            seen = target[beams.prompt]
+            prior, seen = self.prior(beams), target[beams.prompt]  # (N, V), (N, k)
+            proposed = prior
             if beams.length == 0 and self.table is not None:
-                scores = prior - self.table.distances(seen) / (2 * self.noise**2)
-            else:
-                scores = prior if self.probe is None else prior + self.probe(seen, self.directions)
-            ranking = scores.topk(self.candidates, dim=1).indices
+                proposed = prior - self.table.distances(seen) / (2 * self.noise**2)
+            elif self.probe is not None:
+                proposed = prior + self.probe(seen, self.directions)
+            ranking = proposed.topk(self.candidates, dim=1).indices  # (N, C)
         with self.clock.spent_on("verify"):
-            trials = self.tried(beams, seen, ranking, prior)
-            beams.choose(trials, self.beam)
+            beams.choose(ranking, self.tried(beams, seen, ranking, prior.gather(1, ranking)), self.beam)
 
     def prior(self, beams: Beams) -> Tensor:
         """The language model's log-probability of each token behind each prefix, (N, V)."""
@@ -122,37 +120,59 @@ class Posterior(Inverter):
         log_probabilities: Tensor = self.model.head.lm_head(hidden).log_softmax(dim=1)
         return log_probabilities
 
-    def tried(self, beams: Beams, target: Tensor, ranking: Tensor, prior: Tensor) -> Trials:
-        """The score of every token that was tried behind every prefix, in growing batches.
+    def tried(self, beams: Beams, target: Tensor, ranking: Tensor, prior: Tensor) -> Tensor:
+        """The score of every ranked token behind every prefix, (N, C); −∞ where it was not tried.
 
-        A prefix is done when the best of its last batch is hopelessly behind the best of its prompt.
+        They are tried in growing batches. A prefix is done when it has no say beside the best of its prompt, or when
+        noise explains what it found and the second half of a batch has no say any more. The greedy prefix is searched
+        as if it were alone.
         """
-        trials = Trials(beams)
+        scores = torch.full_like(prior, -math.inf)
+        best, of_prompt = scores[:, 0].clone(), scores.new_full((beams.prompts,), -math.inf)
+        explained = torch.zeros_like(best, dtype=torch.bool)
         live = torch.arange(len(ranking), device=target.device)
         start, size = 0, FIRST_BATCH
         while start < ranking.shape[1] and len(live):
             ids = ranking[live, start : start + size]  # (n, k)
-            rows = max(self.at_once // ids.shape[1], 1)
-            parts = zip(live.split(rows), ids.split(rows), strict=True)
-            squares = torch.cat([self.squares(beams.prefix, target[part], some, part) for part, some in parts])
-            likelihood = -squares / (2 * self.noise**2)
-            scores = beams.score[live, None] + likelihood + prior[live].gather(1, ids)
-            trials.add(live, ids, scores)
-            hopeful = scores.amax(dim=1) > trials.best[beams.prompt[live]] - NEGLIGIBLE
-            live = live[hopeful]
+            squares = self.squares(beams.prefix, target[live], ids, live)
+            found = beams.score[live, None] + prior[live, start : start + size] - squares / (2 * self.noise**2)
+            scores[live, start : start + size] = found
+            best[live] = best[live].maximum(found.amax(dim=1))
+            explained[live] |= squares.amin(dim=1) <= within_noise(self.noise, target.shape[1]) * target.shape[1]
+            of_prompt.scatter_reduce_(0, beams.prompt[live], best[live], "amax")
+            least = torch.where(beams.greedy[live], best[live], of_prompt[beams.prompt[live]]) - NEGLIGIBLE
+            tail = found[:, found.shape[1] // 2 :].amax(dim=1)
+            live = live[(best[live] > least) & ((tail > least) | ~explained[live])]
             start, size = start + size, size * GROWTH
-        return trials
+        return scores
 
     def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> Tensor:
         """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K)."""
-        return (prefix.states_of_rivals(ids, rows) - target[:, None]).square().sum(dim=2)
+        size = max(self.at_once // ids.shape[1], 1)
+        parts = zip(target.split(size), ids.split(size), rows.split(size), strict=True)
+        return torch.cat([(prefix.states_of_rivals(k, r) - h[:, None]).square().sum(dim=2) for h, k, r in parts])
+
+    def enter(self, texts: Texts, states: Tensor, log: Log) -> None:
+        """Write the best text of some prompts down, with what speaks for it."""
+        length = texts.tokens.shape[1]
+        parts = texts.tokens.split(max(self.at_once // length, 1))
+        ours = torch.cat([self.model.encoder(part) for part in parts])  # (n, t, k)
+        loss = (ours - states[texts.prompt, :length]).square().mean(dim=2)
+        log.confidence |= dict(zip(texts.prompt.tolist(), texts.confidence.tolist(), strict=True))
+        no_steps, no_trace = torch.zeros_like(texts.prompt), Trace(self.vocabulary, len(texts.prompt), None, on=False)
+        for t in range(length):
+            commit = Commit(
+                texts.tokens[:, t], no_steps.bool(), loss[:, t], no_steps, texts.tried[:, t], texts.probability[:, t]
+            )
+            log.enter(texts.prompt, states[texts.prompt, t], commit, no_trace)
 
 
 @torch.no_grad()
 def bayes_given_prefix(inverter: Posterior, states: Tensor, truth: Tensor) -> Tensor:
     """Whether the most probable token of the whole vocabulary is the true one, behind the true prefix, (B, T) of bool.
 
-    For this noise and this prior no attack is right more often at a position, whatever it knows of the text before.
+    Of all who know the text before a position, this noise and this prior, and read the states up to there, nobody is
+    right more often.
 
     Args:
         inverter: whose model, noise and prior count.
@@ -161,51 +181,26 @@ def bayes_given_prefix(inverter: Posterior, states: Tensor, truth: Tensor) -> Te
     """
     beams = Beams(inverter.model, len(truth), states.device)
     every = torch.arange(len(inverter.vocabulary), device=states.device)
+    everyone = torch.ones(len(truth), dtype=torch.bool, device=states.device)
+    width = max(inverter.at_once // len(truth), 1)
     found = []
     for t in range(truth.shape[1]):
-        target, prior = states[:, t], inverter.prior(beams)
-        width = max(inverter.at_once // len(truth), 1)
+        beams.advance(everyone)
         squares = [
-            inverter.squares(beams.prefix, target, part.expand(len(truth), -1), beams.prompt)
+            inverter.squares(beams.prefix, states[:, t], part.expand(len(truth), -1), beams.prompt)
             for part in every.split(width)
         ]
-        scores = prior - torch.cat(squares, dim=1) / (2 * inverter.noise**2)
+        scores = inverter.prior(beams) - torch.cat(squares, dim=1) / (2 * inverter.noise**2)
         found.append(scores.argmax(dim=1) == truth[:, t])
-        beams.go_on(beams.prompt, truth[:, t], beams.score)
+        beams.go_on(beams.prompt, truth[:, t], beams.score, beams.greedy)
     return torch.stack(found, dim=1)
-
-
-@dataclass
-class Trials:
-    """What trying tokens behind prefixes came to, all of it, one entry a token tried.
-
-    Args:
-        beams: whose prefixes they were tried behind.
-    """
-
-    beams: Beams
-    row: list[Tensor] = field(default_factory=list)
-    token: list[Tensor] = field(default_factory=list)
-    score: list[Tensor] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        count = self.beams.prompts
-        self.best = torch.full((count,), -math.inf, device=self.beams.prompt.device)
-        self.count = torch.zeros_like(self.best, dtype=torch.long)
-
-    def add(self, rows: Tensor, ids: Tensor, scores: Tensor) -> None:
-        """Enter the tokens tried behind some prefixes, (n,) and (n, K)."""
-        prompt = self.beams.prompt[rows]
-        self.best = self.best.scatter_reduce(0, prompt, scores.amax(dim=1).to(self.best), "amax")
-        self.count = self.count.index_add(0, prompt, torch.full_like(prompt, ids.shape[1]))
-        for column, values in ((self.row, rows[:, None].expand_as(ids)), (self.token, ids), (self.score, scores)):
-            column.append(values.flatten())
 
 
 class Beams:
     """The prefixes of B prompts that are still thought of, N in all, each with its prompt and its score.
 
-    What is dropped on the way keeps its share of the probability: from it follow the probabilities of what is left.
+    The greedy one is always among them: a wide beam is then never worse than a narrow one. What is dropped on the way
+    keeps its share of the probability: from it follow the probabilities of what is left.
 
     Args:
         model: the split language model.
@@ -214,126 +209,120 @@ class Beams:
     """
 
     def __init__(self, model: SplitLanguageModel, prompts: int, device: torch.device) -> None:
-        self.model, self.prompts, self.device = model, prompts, device
-        self.prefix = Prefix(model, prompts)
-        self.prompt = torch.arange(prompts, device=device)  # (N,), ascending
+        self.prompts, self.prefix = prompts, Prefix(model, prompts)
+        self.prompt = torch.arange(prompts, device=device)  # (N,), ascending, a prompt's best first
         self.score = torch.zeros(prompts, device=device)  # (N,), log-probability up to a constant a prompt
         self.tokens = torch.empty(prompts, 0, dtype=torch.long, device=device)  # (N, t)
-        self.kept = torch.ones(
-            prompts, dtype=torch.float64, device=device
-        )  # the share of it all that was never dropped
+        self.greedy = torch.ones_like(self.prompt, dtype=torch.bool)  # (N,), whether it took the best token each time
+        self.came_from = self.prompt  # (N,), the row of the prefix that each goes on from
+        self.kept = torch.ones(prompts, dtype=torch.float64, device=device)  # (B,), the share that was never dropped
         self.tried = torch.empty(prompts, 0, dtype=torch.long, device=device)  # (B, t)
-        self.ended: list[Ended] = []
-        self.dropped: list[Dropped] = []
+        self.ended: list[tuple[Tensor, Tensor, Tensor]] = []  # prompts, tokens, scores
+        self.dropped: list[tuple[Tensor, Tensor, Tensor]] = []  # prompts, tokens, shares of the prompt's probability
 
     @property
     def length(self) -> int:
         """How many tokens the prefixes have."""
         return self.tokens.shape[1]
 
-    def choose(self, trials: Trials, beam: int) -> None:
-        """Go on with the best few tokens of each prompt, and note what share of its probability is dropped."""
-        row, token, score = (torch.cat(each) for each in (trials.row, trials.token, trials.score))
-        prompt = self.prompt[row]
-        order = score.argsort(descending=True)
-        order = order[prompt[order].argsort(stable=True)]  # by prompt, the best first
-        place = places(prompt[order])
-        top = order[(place < beam) & (score[order] > trials.best[prompt[order]] - NEGLIGIBLE)]
-        total = log_sum(score, prompt, self.prompts)  # (B,)
-        share = (score - total[prompt]).double().exp()  # of the prompt's own probability
-        chosen = torch.zeros_like(share, dtype=torch.bool).index_fill(0, top, True)
-        # what is dropped, by the prefix that it came from
-        lost = torch.zeros(len(self.prompt), dtype=torch.float64, device=self.device)
-        lost.index_add_(0, row[~chosen], share[~chosen])
-        self.dropped.append(Dropped(self.prompt, self.tokens, lost * self.kept[self.prompt]))
-        still = torch.zeros_like(self.kept).index_add_(0, prompt[top], share[top])
-        self.kept = torch.where(still > 0, self.kept * still, self.kept)
-        self.tried = torch.cat([self.tried, trials.count[:, None]], dim=1)
-        self.go_on(row[top], token[top], score[top])
-
-    def go_on(self, rows: Tensor, tokens: Tensor, scores: Tensor) -> None:
-        """Each of these prefixes, one by one or several times, with one more token."""
-        self.prefix.keep(rows)
-        self.prompt, self.score = self.prompt[rows], scores
-        self.tokens = torch.cat([self.tokens[rows], tokens[:, None]], dim=1)
-        self.prefix.commit(tokens)
-
-    def finish(self, over: Tensor) -> None:
-        """Put the prompts aside that have ended, (B,) of bool."""
-        leaving = over[self.prompt]
-        if leaving.any():
-            self.ended.append(Ended(self.prompt[leaving], self.tokens[leaving], self.score[leaving]))
-            rows = (~leaving).nonzero()[:, 0]
-            self.prefix.keep(rows)
+    def advance(self, going: Tensor) -> None:
+        """Put the prompts aside that have ended, the others go on, (B,) of bool, and bring the cache up to date."""
+        rows, leaving = going[self.prompt].nonzero()[:, 0], (~going[self.prompt]).nonzero()[:, 0]
+        if len(leaving):
+            self.ended.append((self.prompt[leaving], self.tokens[leaving], self.score[leaving]))
             self.prompt, self.score, self.tokens = self.prompt[rows], self.score[rows], self.tokens[rows]
+            self.greedy, self.came_from = self.greedy[rows], self.came_from[rows]
+        if self.length:
+            self.prefix.keep(self.came_from)
+            self.prefix.commit(self.tokens[:, -1])
 
-    def enter(self, log: Log, states: Tensor, vocabulary: Vocabulary, at_once: int) -> None:
-        """Write the most probable text of each prompt down, with the probability of each of its tokens."""
-        self.finish(torch.ones(self.prompts, dtype=torch.bool, device=self.device))
-        for each in self.ended:
-            if each.tokens.shape[1]:
-                self.enter_texts(each, log, states, vocabulary, at_once)
+    def choose(self, ranking: Tensor, scores: Tensor, beam: int) -> None:
+        """Go on with the best few tokens of each prompt, and note what share of its probability is dropped.
 
-    def enter_texts(self, ended: Ended, log: Log, states: Tensor, vocabulary: Vocabulary, at_once: int) -> None:
-        """The same for prompts of one length."""
-        best = ended.first()
-        prompts, texts = ended.prompt[best], ended.tokens[best]  # (n,), (n, t)
-        share = self.shares(ended)
-        probability = self.probability(ended, share, prompts, texts)
-        log.confidence |= dict(zip(prompts.tolist(), share[best].tolist(), strict=True))
-        length = texts.shape[1]
-        parts = texts.split(max(at_once // length, 1))
-        ours = torch.cat([self.model.encoder(part) for part in parts])  # (n, t, k)
-        loss = (ours - states[prompts, :length]).square().mean(dim=2)
-        nothing = torch.zeros_like(prompts)
-        for t in range(length):
-            no_trace = Trace(vocabulary, len(prompts), None, on=False)
-            commit = Commit(texts[:, t], nothing.bool(), loss[:, t], nothing, self.tried[prompts, t], probability[:, t])
-            log.enter(prompts, states[prompts, t], commit, no_trace)
-
-    def shares(self, ended: Ended) -> Tensor:
-        """The probability of each whole text that is left, (n,): its share of all that was thought of on the way."""
-        left = ended.score - log_sum(ended.score, ended.prompt, self.prompts)[ended.prompt]
-        return left.double().exp() * self.kept[ended.prompt]
-
-    def probability(self, ended: Ended, share: Tensor, prompts: Tensor, texts: Tensor) -> Tensor:
-        """The probability of each token of the best texts, (n, t): of all texts thought of on the way, who agree there.
-
-        A text that was dropped agrees where it had the same token by then; what it would have gone on with is unknown,
-        and counts against.
+        Args:
+            ranking: the tokens behind each prefix (N, C).
+            scores: of the texts that they make, −∞ where one was not tried (N, C).
+            beam: how many are kept.
         """
-        row = torch.full((self.prompts,), -1, device=self.device)
-        row[prompts] = torch.arange(len(prompts), device=self.device)
-        every = [Dropped(ended.prompt, ended.tokens, share), *self.dropped]
-        agreed = torch.zeros(texts.shape, dtype=torch.float64, device=self.device)
-        for each in every:
-            inside = row[each.prompt] >= 0
-            place, t = row[each.prompt[inside]], min(each.tokens.shape[1], texts.shape[1])
-            same = each.tokens[inside, :t] == texts[place, :t]
-            agreed[:, :t] += torch.zeros_like(agreed[:, :t]).index_add_(0, place, same * each.share[inside, None])
-        return agreed.clamp(0, 1).to(ended.score)
+        of_row = scores.double().logsumexp(dim=1)  # (N,)
+        total = log_sum(of_row, self.prompt, self.prompts)  # (B,)
+        row, column, greedy = self.best_few(scores, beam)
+        score = scores[row, column]
+        share = (score.double() - total[self.prompt[row]]).exp()  # of the prompt's own probability
+        lost = ((of_row - total[self.prompt]).exp().index_add(0, row, -share)).clamp_min(0.0)
+        self.dropped.append((self.prompt, self.tokens, lost * self.kept[self.prompt]))
+        going = torch.zeros_like(self.kept).index_add_(0, self.prompt[row], share)
+        self.kept = torch.where(going > 0, self.kept * going, self.kept)
+        count = torch.zeros_like(self.tried[:, :0].sum(dim=1))
+        count.index_add_(0, self.prompt, scores.isfinite().sum(dim=1))
+        self.tried = torch.cat([self.tried, count[:, None]], dim=1)
+        self.go_on(row, ranking[row, column], score, greedy)
+
+    def best_few(self, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows and columns of the scores (N, C) that are kept, by prompt, the best first, and which is the greedy one."""
+        best = scores.new_full((self.prompts,), -math.inf).scatter_reduce(0, self.prompt, scores.amax(dim=1), "amax")
+        greedy = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.argmax(dim=1, keepdim=True), True)
+        greedy &= self.greedy[:, None]
+        row, column = (greedy | (scores > best[self.prompt, None] - NEGLIGIBLE)).nonzero().unbind(dim=1)
+        kept = self.in_order(row, scores[row, column].masked_fill(greedy[row, column], math.inf))
+        kept = kept[places(self.prompt[row[kept]]) < beam]
+        row, column = row[kept], column[kept]
+        order = self.in_order(row, scores[row, column])
+        row, column = row[order], column[order]
+        return row, column, greedy[row, column]
+
+    def in_order(self, rows: Tensor, scores: Tensor) -> Tensor:
+        """The order of texts that go on from these prefixes, by prompt, the best first."""
+        order = scores.argsort(descending=True, stable=True)
+        return order[self.prompt[rows[order]].argsort(stable=True)]
+
+    def go_on(self, rows: Tensor, tokens: Tensor, scores: Tensor, greedy: Tensor) -> None:
+        """Each of these prefixes, once or several times, with one more token; `advance` brings the cache after it."""
+        grown = torch.cat([self.tokens[rows], tokens[:, None]], dim=1)
+        self.prompt, self.score, self.tokens = self.prompt[rows], scores, grown  # what is entered after Ctrl-C
+        self.greedy, self.came_from = greedy, rows
+
+    def texts(self) -> list[Texts]:
+        """The best text of every prompt, those of one length together."""
+        left = (self.prompt, self.tokens, self.score)
+        return [self.best_of(*each) for each in (*self.ended, left) if each[1].numel()]
+
+    def best_of(self, prompt: Tensor, tokens: Tensor, score: Tensor) -> Texts:
+        """The best text of each prompt, with the probability of each of its tokens and of all of it."""
+        share = (score.double() - log_sum(score.double(), prompt, self.prompts)[prompt]).exp() * self.kept[prompt]
+        best = (places(prompt) == 0).nonzero()[:, 0]
+        prompts, texts = prompt[best], tokens[best]
+        row = torch.full((self.prompts,), -1, device=prompt.device)
+        row[prompts] = torch.arange(len(prompts), device=prompt.device)
+        agreed = torch.zeros(texts.shape, dtype=torch.float64, device=prompt.device)
+        # a text that was dropped agrees where it had the same token by then; what it would have gone on with is
+        # unknown, and counts against
+        for whose, prefix, part in ((prompt, tokens, share), *self.dropped):
+            inside = row[whose] >= 0
+            place, t = row[whose[inside]], min(prefix.shape[1], texts.shape[1])
+            same = prefix[inside, :t] == texts[place, :t]
+            agreed[:, :t].index_add_(0, place, same * part[inside, None])
+        probability = agreed.clamp(0, 1).to(score)
+        return Texts(prompts, texts, probability, share[best], self.tried[prompts, : texts.shape[1]])
 
 
 @dataclass
-class Ended:
-    """Prefixes that are whole texts: their prompts (n,), tokens (n, t) and scores (n,)."""
+class Texts:
+    """The best texts of n prompts of one length t.
+
+    Args:
+        prompt: which prompts (n,).
+        tokens: their texts (n, t).
+        probability: of each token (n, t).
+        confidence: the probability that all tokens are right (n,).
+        tried: how many tokens were fed forward at each position (n, t).
+    """
 
     prompt: Tensor
     tokens: Tensor
-    score: Tensor
-
-    def first(self) -> Tensor:
-        """The place of each prompt's best, which comes first."""
-        return (places(self.prompt) == 0).nonzero()[:, 0]
-
-
-@dataclass
-class Dropped:
-    """The share of their prompt's probability that left at prefixes: prompts (n,), tokens (n, t) and shares (n,)."""
-
-    prompt: Tensor
-    tokens: Tensor
-    share: Tensor
+    probability: Tensor
+    confidence: Tensor
+    tried: Tensor
 
 
 def places(prompt: Tensor) -> Tensor:
@@ -351,9 +340,5 @@ def places(prompt: Tensor) -> Tensor:
 
 def log_sum(score: Tensor, prompt: Tensor, prompts: int) -> Tensor:
     """log Σ exp(score) over the entries of each prompt, (N,) → (B,); −∞ where it has none."""
-    most = torch.full((prompts,), -math.inf, dtype=score.dtype, device=score.device)
-    most = most.scatter_reduce(0, prompt, score, "amax")
-    shifted = (score - most[prompt]).double().exp()
-    return most + torch.zeros(prompts, dtype=torch.float64, device=score.device).index_add_(
-        0, prompt, shifted
-    ).log().to(score)
+    most = score.new_full((prompts,), -math.inf).scatter_reduce(0, prompt, score, "amax")
+    return most + torch.zeros_like(most).index_add_(0, prompt, (score - most[prompt]).exp()).log()
