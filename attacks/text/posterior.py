@@ -16,21 +16,24 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sweetspot.attacks.text.channel import within_noise
 from sweetspot.attacks.text.hybrid import Table
 from sweetspot.attacks.text.inverter import Inverter, Log, Position
 from sweetspot.attacks.text.prefix import Prefix
 from sweetspot.attacks.text.probe import Probe, directions_of
 from sweetspot.attacks.text.recovery import Commit, Trace
+from sweetspot.attacks.text.typical import Typical
 from sweetspot.attacks.text.verification import ROWS
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 BEAM = 8  # prefixes kept of a prompt
 CANDIDATES = 1024  # tokens tried at most behind one prefix
-FIRST_BATCH, GROWTH = 32, 4  # tokens tried behind a prefix at once, more and more of them
+FIRST_BATCH, GROWTH = 16, 4  # tokens tried behind a prefix at once, more and more of them
 NEGLIGIBLE = 9.0  # nats behind a prompt's best: what is further away has no say
-SMOOTHING = 0.1  # of a count of the attacker's text: a token that it never begins with may still come first
+MISSED = 0.002  # of the proposals' probability may be left untried
+SURPRISING = 3.0  # standard deviations: where the best token's distance is further out, the right one was not tried
+SMALL = 8192  # tokens: of a larger vocabulary it takes too long to try all, even once
+SMOOTHING = 0.03  # of a count of the attacker's text: a token that it never begins with may still come first
 
 
 class Posterior(Inverter):
@@ -40,6 +43,7 @@ class Posterior(Inverter):
         model: the split language model whose cut layer leaked, as it is released.
         noise: the standard deviation of the noise on an entry of a state.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
+        typical: where tokens' states lie, which orders what is tried better than a probe; None: it is not known.
         table: the states of all tokens at the first position (V, k); None: they are searched like the others.
         first: how often the attacker's own text begins with each token (V,); None: all are as likely.
         beam: how many prefixes of a prompt are kept; 1 is greedy.
@@ -56,6 +60,7 @@ class Posterior(Inverter):
         model: SplitLanguageModel,
         noise: float,
         probe: Probe | None = None,
+        typical: Typical | None = None,
         table: Tensor | None = None,
         first: Tensor | None = None,
         beam: int = BEAM,
@@ -69,7 +74,7 @@ class Posterior(Inverter):
             raise UserError(f"--beam must be at least 1; got {beam}")
         if not noise > 0:
             raise UserError(f"the posterior needs known noise; got a standard deviation of {noise:g}")
-        self.noise, self.probe, self.beam, self.at_once = noise, probe, beam, at_once
+        self.noise, self.probe, self.typical, self.beam, self.at_once = noise, probe, typical, beam, at_once
         self.candidates = min(candidates or CANDIDATES, len(self.vocabulary))
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
@@ -100,14 +105,18 @@ class Posterior(Inverter):
         """Try tokens behind every prefix, with the prompts' states (B, k), and keep the best few of each prompt."""
         with self.clock.spent_on("propose"):
             prior, seen = self.prior(beams), target[beams.prompt]  # (N, V), (N, k)
-            proposed = prior
-            if beams.length == 0 and self.table is not None:
-                proposed = prior - self.table.distances(seen) / (2 * self.noise**2)
-            elif self.probe is not None:
-                proposed = prior + self.probe(seen, self.directions)
-            ranking = proposed.topk(self.candidates, dim=1).indices  # (N, C)
+            proposed = prior + self.proposed(seen, beams.length)
         with self.clock.spent_on("verify"):
-            beams.choose(ranking, self.tried(beams, seen, ranking, prior.gather(1, ranking)), self.beam)
+            ranking, scores = self.tried(beams, seen, proposed, prior)
+            beams.choose(ranking, scores, self.beam)
+
+    def proposed(self, seen: Tensor, position: int) -> Tensor | float:
+        """What speaks for each token before any is tried (N, V): its log-likelihood up to a constant, or near it."""
+        if position == 0 and self.table is not None:
+            return -self.table.distances(seen) / (2 * self.noise**2)
+        if self.typical is not None:
+            return self.typical.log_likelihood(seen, self.noise)
+        return 0.0 if self.probe is None else self.probe(seen, self.directions)
 
     def prior(self, beams: Beams) -> Tensor:
         """The language model's log-probability of each token behind each prefix, (N, V)."""
@@ -120,37 +129,63 @@ class Posterior(Inverter):
         log_probabilities: Tensor = self.model.head.lm_head(hidden).log_softmax(dim=1)
         return log_probabilities
 
-    def tried(self, beams: Beams, target: Tensor, ranking: Tensor, prior: Tensor) -> Tensor:
-        """The score of every ranked token behind every prefix, (N, C); −∞ where it was not tried.
+    def tried(self, beams: Beams, target: Tensor, proposed: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens in the order of trial behind every prefix (N, C), and their scores, −∞ where one was not tried.
 
-        They are tried in growing batches. A prefix is done when it has no say beside the best of its prompt, or when
-        noise explains what it found and the second half of a batch has no say any more. The greedy prefix is searched
-        as if it were alone.
+        They are tried in growing batches. The first shows where the states behind a prefix lie, and what follows is
+        ranked anew by it. A prefix is done when it has no say beside the best of its prompt, or when hardly any of the
+        proposals' probability is left. The greedy prefix is searched as if it were alone.
         """
-        scores = torch.full_like(prior, -math.inf)
+        ranking, need = self.ranked(proposed)
+        scores = torch.full_like(ranking, -math.inf, dtype=prior.dtype)
         best, of_prompt = scores[:, 0].clone(), scores.new_full((beams.prompts,), -math.inf)
-        explained = torch.zeros_like(best, dtype=torch.bool)
+        expected, width = torch.zeros_like(best, dtype=torch.bool), target.shape[1]
+        far = self.noise**2 * (width + SURPRISING * math.sqrt(2 * width))
         live = torch.arange(len(ranking), device=target.device)
         start, size = 0, FIRST_BATCH
         while start < ranking.shape[1] and len(live):
             ids = ranking[live, start : start + size]  # (n, k)
-            squares = self.squares(beams.prefix, target[live], ids, live)
-            found = beams.score[live, None] + prior[live, start : start + size] - squares / (2 * self.noise**2)
+            squares, shift = self.squares(beams.prefix, target[live], ids, live)
+            found = beams.score[live, None] + prior[live].gather(1, ids) - squares / (2 * self.noise**2)
             scores[live, start : start + size] = found
             best[live] = best[live].maximum(found.amax(dim=1))
-            explained[live] |= squares.amin(dim=1) <= within_noise(self.noise, target.shape[1]) * target.shape[1]
+            expected[live] |= squares.amin(dim=1) <= far
             of_prompt.scatter_reduce_(0, beams.prompt[live], best[live], "amax")
             least = torch.where(beams.greedy[live], best[live], of_prompt[beams.prompt[live]]) - NEGLIGIBLE
-            tail = found[:, found.shape[1] // 2 :].amax(dim=1)
-            live = live[(best[live] > least) & ((tail > least) | ~explained[live])]
+            going = best[live] > least
             start, size = start + size, size * GROWTH
-        return scores
+            if start == FIRST_BATCH and self.typical is not None and beams.length and start < ranking.shape[1]:
+                rows = live[going]
+                moved = prior[rows] + self.typical.log_likelihood(target[rows], self.noise, shift[going])
+                ranking[rows], need[rows] = self.ranked(moved, ranking[rows, :start])
+            live = live[going & ((start < need[live]) | ~expected[live])]
+        return ranking, scores
 
-    def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> Tensor:
-        """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K)."""
+    def ranked(self, proposed: Tensor, tried: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The tokens in the order of trial, those that were tried first, (N, V) → (N, C), and how many are worth it."""
+        probability = proposed.softmax(dim=1)
+        if tried is not None:
+            probability = probability.scatter(1, tried, 2.0)
+        value, ranking = probability.topk(self.candidates, dim=1)
+        if tried is not None:
+            ranking[:, : tried.shape[1]] = tried
+        left = 1 - probability.masked_fill(probability > 1, 0).sum(dim=1, keepdim=True)  # what the tried ones had
+        covered = left + value.masked_fill(value > 1, 0).cumsum(dim=1)
+        return ranking, 1 + (covered < 1 - MISSED).sum(dim=1)
+
+    def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K), and their shift.
+
+        The shift (n, k) is how far from the tokens' typical states theirs are; 0 where those are not known.
+        """
         size = max(self.at_once // ids.shape[1], 1)
-        parts = zip(target.split(size), ids.split(size), rows.split(size), strict=True)
-        return torch.cat([(prefix.states_of_rivals(k, r) - h[:, None]).square().sum(dim=2) for h, k, r in parts])
+        squares, shifts = [], []
+        for h, some, row in zip(target.split(size), ids.split(size), rows.split(size), strict=True):
+            states = prefix.states_of_rivals(some, row)  # (m, K, k)
+            squares.append((states - h[:, None]).square().sum(dim=2))
+            usual = states if self.typical is None else self.typical.mean[some]
+            shifts.append((states - usual).mean(dim=1))
+        return torch.cat(squares), torch.cat(shifts)
 
     def enter(self, texts: Texts, states: Tensor, log: Log) -> None:
         """Write the best text of some prompts down, with what speaks for it."""
@@ -187,7 +222,7 @@ def bayes_given_prefix(inverter: Posterior, states: Tensor, truth: Tensor) -> Te
     for t in range(truth.shape[1]):
         beams.advance(everyone)
         squares = [
-            inverter.squares(beams.prefix, states[:, t], part.expand(len(truth), -1), beams.prompt)
+            inverter.squares(beams.prefix, states[:, t], part.expand(len(truth), -1), beams.prompt)[0]
             for part in every.split(width)
         ]
         scores = inverter.prior(beams) - torch.cat(squares, dim=1) / (2 * inverter.noise**2)
@@ -218,7 +253,7 @@ class Beams:
         self.kept = torch.ones(prompts, dtype=torch.float64, device=device)  # (B,), the share that was never dropped
         self.tried = torch.empty(prompts, 0, dtype=torch.long, device=device)  # (B, t)
         self.ended: list[tuple[Tensor, Tensor, Tensor]] = []  # prompts, tokens, scores
-        self.dropped: list[tuple[Tensor, Tensor, Tensor]] = []  # prompts, tokens, shares of the prompt's probability
+        self.steps: list[Step] = []
 
     @property
     def length(self) -> int:
@@ -244,22 +279,20 @@ class Beams:
             scores: of the texts that they make, −∞ where one was not tried (N, C).
             beam: how many are kept.
         """
-        of_row = scores.double().logsumexp(dim=1)  # (N,)
-        total = log_sum(of_row, self.prompt, self.prompts)  # (B,)
+        total = log_sum(scores.double().logsumexp(dim=1), self.prompt, self.prompts)  # (B,)
         row, column, greedy = self.best_few(scores, beam)
-        score = scores[row, column]
-        share = (score.double() - total[self.prompt[row]]).exp()  # of the prompt's own probability
-        lost = ((of_row - total[self.prompt]).exp().index_add(0, row, -share)).clamp_min(0.0)
-        self.dropped.append((self.prompt, self.tokens, lost * self.kept[self.prompt]))
-        going = torch.zeros_like(self.kept).index_add_(0, self.prompt[row], share)
-        self.kept = torch.where(going > 0, self.kept * going, self.kept)
+        share = (scores.double() - total[self.prompt, None]).exp() * self.kept[self.prompt, None]
+        kept = torch.zeros_like(scores, dtype=torch.bool).index_put_((row, column), torch.tensor(True))
+        self.steps.append(Step(self.prompt, self.tokens, ranking, share, kept, self.kept))
+        going = torch.zeros_like(self.kept).index_add_(0, self.prompt[row], share[row, column])
+        self.kept = torch.where(going > 0, going, self.kept)
         count = torch.zeros_like(self.tried[:, :0].sum(dim=1))
         count.index_add_(0, self.prompt, scores.isfinite().sum(dim=1))
         self.tried = torch.cat([self.tried, count[:, None]], dim=1)
-        self.go_on(row, ranking[row, column], score, greedy)
+        self.go_on(row, ranking[row, column], scores[row, column], greedy)
 
     def best_few(self, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows and columns of the scores (N, C) that are kept, by prompt, the best first, and which is the greedy one."""
+        """Rows and columns of the scores (N, C) that are kept, by prompt, the best first, and which are greedy."""
         best = scores.new_full((self.prompts,), -math.inf).scatter_reduce(0, self.prompt, scores.amax(dim=1), "amax")
         greedy = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.argmax(dim=1, keepdim=True), True)
         greedy &= self.greedy[:, None]
@@ -295,15 +328,55 @@ class Beams:
         row = torch.full((self.prompts,), -1, device=prompt.device)
         row[prompts] = torch.arange(len(prompts), device=prompt.device)
         agreed = torch.zeros(texts.shape, dtype=torch.float64, device=prompt.device)
-        # a text that was dropped agrees where it had the same token by then; what it would have gone on with is
-        # unknown, and counts against
-        for whose, prefix, part in ((prompt, tokens, share), *self.dropped):
-            inside = row[whose] >= 0
-            place, t = row[whose[inside]], min(prefix.shape[1], texts.shape[1])
-            same = prefix[inside, :t] == texts[place, :t]
-            agreed[:, :t].index_add_(0, place, same * part[inside, None])
+        agreed.index_add_(0, row[prompt], (tokens == texts[row[prompt]]) * share[:, None])
+        for step in self.steps[: texts.shape[1]]:
+            step.add_agreeing(agreed, texts, row)
         probability = agreed.clamp(0, 1).to(score)
         return Texts(prompts, texts, probability, share[best], self.tried[prompts, : texts.shape[1]])
+
+
+@dataclass
+class Step:
+    """All that was thought of at one position t, and what of it was dropped.
+
+    Args:
+        prompt: of each prefix (N,).
+        tokens: the prefixes (N, t).
+        ranking: the tokens behind them (N, C).
+        share: of the prompt's probability that each of the longer texts has (N, C).
+        kept: which of them went on (N, C).
+        before: the share of all that was thought of here together (B,), what was dropped earlier has the rest.
+    """
+
+    prompt: Tensor
+    tokens: Tensor
+    ranking: Tensor
+    share: Tensor
+    kept: Tensor
+    before: Tensor
+
+    def add_agreeing(self, agreed: Tensor, texts: Tensor, row: Tensor) -> None:
+        """Add the share of what was dropped that agrees with the texts (n, T) at each position, to (n, T).
+
+        What was dropped here agrees where its tokens do. Its later tokens nobody tried: they are taken to agree as
+        often as those do that were thought of there.
+
+        Args:
+            agreed: what is known so far.
+            texts: one a prompt.
+            row: the text of each prompt (B,), −1 where it has none.
+        """
+        inside = (row[self.prompt] >= 0).nonzero()[:, 0]
+        place, t = row[self.prompt[inside]], self.tokens.shape[1]
+        share, dropped = self.share[inside], self.share[inside].masked_fill(self.kept[inside], 0.0)
+        same = self.tokens[inside] == texts[place, :t]
+        agreed[:, :t] += torch.zeros_like(agreed[:, :t]).index_add_(0, place, same * dropped.sum(dim=1, keepdim=True))
+        same_here = self.ranking[inside] == texts[place, t, None]  # (m, C)
+        every, lost = (torch.zeros_like(agreed[:, t]).index_add_(0, place, (same_here * each).sum(dim=1))
+                       for each in (share, dropped))  # fmt: skip
+        before = torch.ones_like(agreed[:, t])
+        before[place] = self.before[self.prompt[inside]]
+        agreed[:, t] += lost + (1 - before) * every / before.clamp_min(1e-300)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from sweetspot.attacks.text import posterior
 from sweetspot.attacks.text.hybrid import learned
-from sweetspot.attacks.text.posterior import Beams, Posterior, bayes_given_prefix
+from sweetspot.attacks.text.posterior import SMOOTHING, Beams, Posterior, bayes_given_prefix
 from sweetspot.attacks.text.probe import first_states
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.errors import UserError
@@ -76,11 +76,12 @@ def test_a_wide_beam_equals_trying_every_text(
     tiny: SplitLanguageModel, leaked: Leaked, noise: float, with_table: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(posterior, "NEGLIGIBLE", math.inf)
+    monkeypatch.setattr(posterior, "MISSED", -1.0)
     prompts = [[1, 5, 2], [6, 6, 0], [3, 4], [0, 1, 2]]
     states, counts = noisy(leaked(tiny, prompts), noise), torch.tensor([3.0, 0.0, 1.0, 0.0, 0.0, 9.0, 2.0])
     table = first_states(tiny) if with_table else None
     found = Posterior(tiny, noise, table=table, first=counts, beam=TOKENS**3).invert(states)
-    first = [(count + 0.1) / (15.0 + 0.1 * TOKENS) for count in counts.tolist()]
+    first = [(count + SMOOTHING) / (15.0 + SMOOTHING * TOKENS) for count in counts.tolist()]
     for row, state in enumerate(states):
         exact = every_text(tiny, state, noise, first)
         assert found.tokens[row] == exact.text
