@@ -1,6 +1,6 @@
 """Posterior: what a state behind known noise says about its token, weighed with what the language model expects.
 
-    Posterior(model, noise=σ, beam=8, **learned).invert(states)
+    Posterior(model, noise=σ, beam=8, **learned_behind_noise(model, sequences, starts, σ)).invert(states)
 
 log p(token | prefix, h) = −‖F(prefix, token) − h‖² / 2σ² + log p(token | prefix) + constant. A wrong token spoils what
 follows, so that several prefixes of a prompt are kept, a beam, and all prompts and beams go through the model together.
@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sweetspot.attacks.text.hybrid import Table
+from sweetspot.attacks.text.hybrid import Table, learned
 from sweetspot.attacks.text.inverter import Inverter, Log, Position
 from sweetspot.attacks.text.prefix import Prefix
-from sweetspot.attacks.text.probe import Probe, directions_of
+from sweetspot.attacks.text.probe import Probe, cached_first_states, directions_of, first_states
 from sweetspot.attacks.text.recovery import Commit, Trace
-from sweetspot.attacks.text.typical import Typical
+from sweetspot.attacks.text.typical import Typical, cached_typical_states, typical_states
 from sweetspot.attacks.text.verification import ROWS
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
@@ -202,33 +204,80 @@ class Posterior(Inverter):
             log.enter(texts.prompt, states[texts.prompt, t], commit, no_trace)
 
 
+def learned_behind_noise(
+    model: SplitLanguageModel,
+    sequences: Sequence[Sequence[int]],
+    starts: Tensor,
+    noise: float,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """What is prepared for a model, its cut and this noise, by the names that `Posterior` has for it.
+
+    Args:
+        model: as it is released.
+        sequences: the attacker's own text.
+        starts: the tokens that documents of it begin with (N,).
+        noise: the standard deviation of the noise on an entry of a state.
+        folder: where it is kept; None: nowhere.
+    """
+    first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary)
+    if model.vocabulary > SMALL:
+        return {**learned(model, sequences, folder, noise), "first": first}
+    if folder is None:
+        return {"typical": Typical(typical_states(model, sequences)), "table": first_states(model), "first": first}
+    typical = Typical(cached_typical_states(model, sequences, folder))
+    return {"typical": typical, "table": cached_first_states(model, folder), "first": first}
+
+
 @torch.no_grad()
-def bayes_given_prefix(inverter: Posterior, states: Tensor, truth: Tensor) -> Tensor:
+def bayes_given_prefix(inverters: Sequence[Posterior], states: Sequence[Tensor], truth: Tensor) -> list[Tensor]:
     """Whether the most probable token of the whole vocabulary is the true one, behind the true prefix, (B, T) of bool.
 
     Of all who know the text before a position, this noise and this prior, and read the states up to there, nobody is
-    right more often.
+    right more often. Who reads what follows, too, may be.
 
     Args:
-        inverter: whose model, noise and prior count.
-        states: the leaked states (B, T, k).
+        inverters: whose noise and prior count, of one model: one for each noise.
+        states: the leaked states behind each (B, T, k).
         truth: the true tokens (B, T).
     """
-    beams = Beams(inverter.model, len(truth), states.device)
-    every = torch.arange(len(inverter.vocabulary), device=states.device)
-    everyone = torch.ones(len(truth), dtype=torch.bool, device=states.device)
-    width = max(inverter.at_once // len(truth), 1)
-    found = []
+    model, at_once, device = inverters[0].model, inverters[0].at_once, truth.device
+    beams, every = Beams(model, len(truth), device), torch.arange(model.vocabulary, device=device)
+    everyone = torch.ones(len(truth), dtype=torch.bool, device=device)
+    found: list[list[Tensor]] = [[] for _ in inverters]
     for t in range(truth.shape[1]):
         beams.advance(everyone)
-        squares = [
-            inverter.squares(beams.prefix, states[:, t], part.expand(len(truth), -1), beams.prompt)[0]
-            for part in every.split(width)
-        ]
-        scores = inverter.prior(beams) - torch.cat(squares, dim=1) / (2 * inverter.noise**2)
-        found.append(scores.argmax(dim=1) == truth[:, t])
+        scores: list[list[Tensor]] = [[] for _ in inverters]
+        for part in every.split(max(at_once // len(truth), 1)):
+            rivals = beams.prefix.states_of_rivals(part.expand(len(truth), -1), beams.prompt)  # (B, K, k)
+            for inverter, seen, kept in zip(inverters, states, scores, strict=True):
+                kept.append(-(rivals - seen[:, t, None]).square().sum(dim=2) / (2 * inverter.noise**2))
+        for inverter, likelihood, right in zip(inverters, scores, found, strict=True):
+            best = (inverter.prior(beams) + torch.cat(likelihood, dim=1)).argmax(dim=1)
+            right.append(best == truth[:, t])
         beams.go_on(beams.prompt, truth[:, t], beams.score, beams.greedy)
-    return torch.stack(found, dim=1)
+    return [torch.stack(each, dim=1) for each in found]
+
+
+@torch.no_grad()
+def blind_text(model: SplitLanguageModel, starts: Tensor, length: int, beam: int = BEAM) -> list[int]:
+    """The most probable text of a length to somebody who sees no states: what any leak is measured from.
+
+    Args:
+        model: whose prior counts.
+        starts: the tokens that the attacker's own documents begin with (N,); the text begins as most of them do.
+        length: of the text.
+        beam: how many texts are followed at once.
+    """
+    first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary).argmax()
+    texts = first.to(model.embeddings.weight.device).view(1, 1)
+    scores = torch.zeros(1, device=texts.device)
+    for _ in range(length - 1):
+        following: Tensor = model(texts)[:, -1].log_softmax(dim=1)  # (K, V)
+        scores, best = (scores[:, None] + following).flatten().topk(min(beam, len(texts) * model.vocabulary))
+        texts = torch.cat([texts[best // model.vocabulary], best[:, None] % model.vocabulary], dim=1)
+    found: list[int] = texts[0].tolist()
+    return found
 
 
 class Beams:

@@ -14,9 +14,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from sweetspot.attacks.text import posterior
 from sweetspot.attacks.text.hybrid import learned
-from sweetspot.attacks.text.posterior import SMOOTHING, Beams, Posterior, bayes_given_prefix
+from sweetspot.attacks.text.posterior import SMOOTHING, Beams, Posterior, bayes_given_prefix, blind_text
 from sweetspot.attacks.text.probe import first_states
 from sweetspot.attacks.text.recovery import Recovery
+from sweetspot.attacks.text.typical import Typical, typical_states
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from tests.attacks.text.conftest import Trained
@@ -134,9 +135,67 @@ def test_the_best_behind_the_true_prefix_equals_a_plain_loop(trained: Trained, l
                 prior = torch.zeros(300) if t == 0 else model.head(z[:1, :t])[0, -1].log_softmax(dim=0)
             row.append(int((prior - (z[:, t] - state[t]).square().sum(dim=1) / 8).argmax()) == prompt[t])
         expected.append(row)
-    found = bayes_given_prefix(inverter, states, torch.tensor(prompts))
+    (found,) = bayes_given_prefix([inverter], [states], torch.tensor(prompts))
     assert found.tolist() == expected
     assert 0 < found.float().mean() < 1
+
+
+def test_nobody_behind_the_true_prefix_beats_the_whole_vocabulary(trained: Trained, leaked: Leaked) -> None:
+    model, noise = trained.cut("last"), 2.0
+    prompts = trained.text[:60]
+    states, truth = torch.stack(noisy(leaked(model, prompts), noise)), torch.tensor(prompts)
+    few, nearest = Posterior(model, noise, candidates=20, beam=1), Posterior(model, noise)
+    (best,) = bayes_given_prefix([nearest], [states], truth)
+    right = []
+    for t in range(truth.shape[1]):  # an attack that is told the text before each position
+        beams = Beams(model, len(truth), states.device)
+        for before in range(t):
+            beams.advance(torch.ones(len(truth), dtype=torch.bool))
+            beams.go_on(beams.prompt, truth[:, before], beams.score, beams.greedy)
+        beams.advance(torch.ones(len(truth), dtype=torch.bool))
+        few.extend(beams, states[:, t])
+        right.append(beams.tokens[:, -1] == truth[:, t])
+    told, greedy = torch.stack(right, dim=1).float().mean(), few.invert(states).tokens
+    alone = (torch.tensor(greedy) == truth).float().mean()
+    spread = 3 * (0.25 / truth.numel()) ** 0.5
+    assert best.float().mean() >= told - spread
+    assert best.float().mean() > alone
+
+
+def test_several_noises_at_once_equal_one_at_a_time(trained: Trained, leaked: Leaked) -> None:
+    model, prompts = trained.cut(1), trained.prompts[:4]
+    states = leaked(model, prompts)
+    inverters = [Posterior(model, noise) for noise in (0.5, 3.0)]
+    seen = [torch.stack(noisy(states, noise)) for noise in (0.5, 3.0)]
+    together = bayes_given_prefix(inverters, seen, torch.tensor(prompts))
+    for found, inverter, z in zip(together, inverters, seen, strict=True):
+        assert torch.equal(found, bayes_given_prefix([inverter], [z], torch.tensor(prompts))[0])
+    assert together[0].sum() > together[1].sum()
+
+
+def test_a_guess_is_the_most_probable_text(tiny: SplitLanguageModel) -> None:
+    guess = blind_text(tiny, torch.tensor([4, 2, 4, 1]), length=3, beam=TOKENS**2)
+    scores = {}
+    for rest in itertools.product(range(TOKENS), repeat=2):
+        with torch.no_grad():
+            following = tiny(torch.tensor([[4, *rest]]))[0].log_softmax(dim=1)
+        scores[rest] = float(following[0, rest[0]] + following[1, rest[1]])
+    assert guess == [4, *max(scores, key=lambda rest: scores[rest])]
+
+
+def test_typical_states_name_tokens_through_noise(trained: Trained, leaked: Leaked) -> None:
+    model, noise = trained.cut("last"), 0.5
+    typical = Typical(typical_states(model, trained.text))
+    states = torch.cat([each[1:] for each in noisy(leaked(model, trained.prompts), noise)])
+    tokens = torch.tensor([token for prompt in trained.prompts for token in prompt[1:]])
+    likelihood = typical.log_likelihood(states, noise)
+    spread = typical.covariance.double() + noise**2 * torch.eye(64, dtype=torch.float64)
+    apart = (states[:, None] - typical.mean).double()  # the same density by its formula, (N, V, k)
+    plain = -0.5 * torch.einsum("nvk,kl,nvl->nv", apart, torch.linalg.inv(spread), apart)
+    gap = likelihood - plain
+    assert torch.allclose(gap - gap.mean(dim=1, keepdim=True), torch.zeros_like(gap), atol=1e-2)
+    hit = (likelihood.topk(16, dim=1).indices == tokens[:, None]).any(dim=1).float().mean()
+    assert hit > 0.8  # by chance 16 of 300
 
 
 def score_of(model: SplitLanguageModel, tokens: list[int], state: Tensor, noise: float) -> float:
