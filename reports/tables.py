@@ -391,7 +391,7 @@ def recovery_table(results: dict[str, Any], console: Console | None = None) -> N
             table.add_row("", "", "", "recovered", recovered)
     console.print(table)
     if any("confidence" in prompt for prompt in results["prompts"]):
-        console.print(f"believe: how probable it is that every token is right; {CLASSES}", style="dim", soft_wrap=True)
+        console.print(f"believe: how probable it is that every token is right; {CLASSES}", style="dim")
     if "note" in results:
         console.print(results["note"], highlight=False, soft_wrap=True)
     spent = results["seconds_per_token"]

@@ -84,7 +84,7 @@ def print_samples(results: Mapping[str, Any], console: Console) -> None:
         console.print(table)
         doubt = "; dim: probability below 0.5" if any(has_doubts(each) for _, each in sources_of(results)) else ""
         said = f"⟨wrong tokens⟩ are marked{doubt}; all prompts: text-recovered.txt in the run's folder\n"
-        console.print(said, style="dim", soft_wrap=True)
+        console.print(said, style="dim")
 
 
 def write_samples(results: Mapping[str, Any], path: Path) -> None:
