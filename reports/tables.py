@@ -136,7 +136,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
-RECOVERED = ("EM", "tokens", "similar", "leak", "verified", "s per\ntoken")  # of text
+RECOVERED = ("EM", "tokens", "similar", "leak", "verif.", "s per\ntoken")  # of text
 LEAKS = {leak_of(name): "leak" for name in ("ssim", "mcs", "mse")}  # the first that is known is the headline
 METRICS = {**LEAKS, "ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
