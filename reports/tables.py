@@ -136,7 +136,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
-RECOVERED = ("EM", "tokens", "similar", "leak", "verif.", "s per\ntoken")  # of text
+RECOVERED = ("EM", "tokens", "sim.", "leak", "ver.", "s per\ntoken")  # of text
 LEAKS = {leak_of(name): "leak" for name in ("ssim", "mcs", "mse")}  # the first that is known is the headline
 METRICS = {**LEAKS, "ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
@@ -229,7 +229,7 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     table.padding, table.show_edge = (0, 0, 0, 1), False  # 80 columns are enough for it
     rows = text_rows(results)
     with_bayes = any("bayes" in row for row in rows.values())
-    for column in ("attack", *RECOVERED, *(["bayes"] if with_bayes else []), "perpl.", "acc."):
+    for column in ("attack", *RECOVERED, *(["bayes\n%"] if with_bayes else []), "perpl.", "acc."):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
@@ -244,7 +244,7 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
         f"one-step margin: {margin['median']:.3g} (median), {margin['min']:.3g} (smallest), "
         f"{margin['relative']['median']:.3g} and {margin['relative']['min']:.3g} of a state's size. "
         "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it. "
-        "leak: of similarity, 0 is a guess without any states, 1 everything."
+        "sim.: similarity; leak: of it, 0 is a guess without any states, 1 everything; ver.: verified tokens."
         + (" bayes: tokens that the best guess behind the true text before it gets right." if with_bayes else "")
     )
     table.caption_justify = "left"
@@ -263,7 +263,7 @@ def attack_line(name: str, row: dict[str, Any]) -> str:
     if "em" in row:
         em, tokens, similar, leak, _, seconds = recovered_cells(row)
         beyond = f", leak {leak}" if leak else ""
-        best = f", tokens {tokens}, bayes {bayes_cell(row)}" if "bayes" in row else ""
+        best = f", tokens {tokens}, bayes {bayes_cell(row)} %" if "bayes" in row else ""
         return f"{name}: EM {em}, similarity {similar}{beyond}{best}, {seconds} s/token"
     figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics({name: row})]
     if isinstance(row.get("reid"), dict):
@@ -290,7 +290,7 @@ def text_cells(row: dict[str, Any], with_bayes: bool) -> list[str]:
 def bayes_cell(row: dict[str, Any]) -> str:
     """How many tokens the best guess behind the true text before it gets right; blank where that was not measured."""
     best = (row.get("bayes") or {}).get("token_accuracy")
-    return f"{100 * best:.1f} %" if isinstance(best, int | float) else ""
+    return f"{100 * best:.1f}" if isinstance(best, int | float) else ""
 
 
 def recovered_cells(row: dict[str, Any]) -> list[str]:
