@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from sweetspot.attacks.text.channel import Channel, noise_unit, within_noise
 from sweetspot.attacks.text.hybrid import learned
 from sweetspot.attacks.text.inverter import checked_states
 from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.posterior import learned_behind_noise
 from sweetspot.attacks.text.recovery import Recovery
-from sweetspot.attacks.text.released import as_released
-from sweetspot.datamodules.text import pydoc
+from sweetspot.attacks.text.released import ReleasedEncoder, as_released, release_noise
+from sweetspot.datamodules.text import first_tokens, pydoc
 from sweetspot.datamodules.tokens import TextTokenizer, blocks
 from sweetspot.errors import UserError, first_line
 from sweetspot.evaluations.leak_config import LeakConfig
-from sweetspot.evaluations.text import inverter_of, known_unit, scores_of, text_of
+from sweetspot.evaluations.text import doubts, inverter_of, known_unit, scores_of, text_of
 from sweetspot.lightning_modules.causal_lm import load_language_model
+from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.runs.checkpoints import load_module
 from sweetspot.runs.environment import environment, pick_device
@@ -54,18 +57,18 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
     model = model.to(device).eval().requires_grad_(False)
     truth = [tokenizer.encode(text) for text in texts_of(config)] if config.states is None else None
     if truth is not None:
-        leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
+        with draws_from(config.seed, device):
+            leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
     else:
         leaked = leaked_states(Path(str(config.states)))
     leaked = checked_states(leaked, model)  # before anything is learned about the model
     channel = Channel(config.dtype, config.noise, unit_of(config, model, tokenizer))
     if truth is not None:
         leaked = [channel(z, config.seed + number) for number, z in enumerate(leaked)]
-    noise = max(channel.spread(z) for z in leaked)
+    noise = math.hypot(max(channel.spread(z) for z in leaked), release_noise(model))
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
-        options |= {"noise": noise, "candidates": config.candidates or None}
-        options |= learned(model, own_text(tokenizer), Path(config.cache))
+        options |= {"candidates": config.candidates or None, **learned_for(model, tokenizer, noise, config)}
     inverter = inverter_of(config.policy, model, config.seed, config.operating_point, **options)
     recovery = inverter.invert(leaked, truth)
     seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.state_width))
@@ -80,10 +83,21 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
         "environment": environment(device, config.seed, sum(recovery.seconds.values())),
     }
     if truth is not None:
-        scores = scores_of(recovery, truth, tokenizer)
+        scores = scores_of(recovery.tokens, truth, tokenizer)
         results |= {"truth": [tokenizer.decode(ids) for ids in truth]}
         results |= {name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")}
     return results
+
+
+def learned_for(
+    model: SplitLanguageModel, tokenizer: TextTokenizer, noise: float, config: LeakConfig
+) -> dict[str, Any]:
+    """What hybrid learns from text that any attacker has, for exact states or for noisy ones."""
+    own, cache = own_text(tokenizer), Path(config.cache)
+    if noise == 0:
+        return learned(model, own, cache)
+    starts = first_tokens(pydoc().train, tokenizer, 1)
+    return {"noise": noise, "beam": config.beam, **learned_behind_noise(model, own, starts, noise, cache)}
 
 
 def unit_of(config: LeakConfig, model: SplitLanguageModel, tokenizer: TextTokenizer) -> float:
@@ -104,7 +118,7 @@ def own_text(tokenizer: TextTokenizer) -> list[list[int]]:
 
 def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
     """Each prompt's text and tokens, and what speaks for them."""
-    columns = zip(recovery.tokens, recovery.verified, recovery.discrete_loss, suspicious, strict=True)
+    columns = zip(recovery.tokens, recovery.verified, recovery.discrete_loss, suspicious, doubts(recovery), strict=True)
     return [
         {
             "text": tokenizer.decode(ids),
@@ -112,8 +126,10 @@ def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTo
             "verified": verified,
             "discrete_loss": losses,
             "suspicious_from": first,
+            **doubt,
+            **({"words": [tokenizer.token(token) for token in ids]} if doubt else {}),
         }
-        for ids, verified, losses, first in columns
+        for ids, verified, losses, first, doubt in columns
     ]
 
 
@@ -156,8 +172,9 @@ def released(model: SplitLanguageModel, ids: list[int], number: int) -> Tensor:
     """The states (T, d) that leave the client for one prompt."""
     if len(ids) > model.context:
         raise UserError(f"prompt {number} has {len(ids)} tokens; the model's context ends at {model.context}")
-    z: Tensor = model.encoder(torch.tensor([ids], device=model.embeddings.weight.device))[0]
-    return z
+    tokens = torch.tensor([ids], device=model.embeddings.weight.device)
+    z: Tensor = model.encoder.drawn(tokens) if isinstance(model.encoder, ReleasedEncoder) else model.encoder(tokens)
+    return z[0]
 
 
 def leaked_states(path: Path) -> list[Tensor]:

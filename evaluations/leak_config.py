@@ -24,11 +24,12 @@ class LeakConfig:
             final.
         policy: hybrid, single-commit or sipit.
         operating_point: of single-commit: fast, baseline or high-accuracy.
+        beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
         noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first
             positions); to --states nothing is added: there it is what the attacker knows of them.
         dtype: what the channel sends: fp32, fp16, bf16 or int8.
         observe: whether loss curves and rank trajectories are recorded; false saves a little time.
-        candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 4,096 under noise.
+        candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 1,024 under noise.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
         cache: where what a model's hybrid inverter has learned is kept.
@@ -43,6 +44,7 @@ class LeakConfig:
     layer: str | None = None
     policy: str = "hybrid"
     operating_point: str = "baseline"
+    beam: int = 8
     noise: float = 0.0
     dtype: str = "fp32"
     observe: bool = True
@@ -61,6 +63,8 @@ class LeakConfig:
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
+        if self.beam < 1:
+            raise UserError(f"--beam must be at least 1; got {self.beam}")
         check_writable("--json", self.json)
         check_figure("--figure", self.figure)
         check_one_of("--dtype", self.dtype, DTYPES)

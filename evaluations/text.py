@@ -13,11 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweetspot.attacks.text.channel import Channel, noise_unit, within_noise
+from sweetspot.attacks.text.channel import Channel, noise_unit
 from sweetspot.attacks.text.diagnostics import one_step_margin
 from sweetspot.attacks.text.hybrid import Hybrid, learned
 from sweetspot.attacks.text.inverter import Inverter
 from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.posterior import (
+    BEAM,
+    SMALL,
+    Posterior,
+    bayes_given_prefix,
+    blind_text,
+    learned_behind_noise,
+)
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
@@ -25,27 +33,29 @@ from sweetspot.attacks.text.sipit import Sipit
 from sweetspot.datamodules.language import TextDataModule
 from sweetspot.datamodules.text import first_tokens, load_text
 from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.evaluations.evidence import add_leaks
 from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.utility import measure_utility
-from sweetspot.metrics.summary import scored, worst_case
+from sweetspot.metrics.summary import BLIND, scored
 from sweetspot.metrics.text import exact_match, similarity, token_accuracy
 from sweetspot.reports.tables import attack_line
 from sweetspot.reports.text_figures import observations_figure
 from sweetspot.reports.text_samples import write_samples
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import DTYPES, TEXT_CHANNELS, AttackConfig
+from sweetspot.runs.config import TEXT_CHANNELS, AttackConfig
 from sweetspot.runs.environment import environment, pick_device, reproducible
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data
 from sweetspot.runs.record import complete
 
 FORMAT = 1  # raised when an attack of the same settings begins to mean something else: old results are then redone
-CHANNEL_FORMAT = 2  # the same for what came through a channel; since 2 noise has one unit for attacker and server
+CHANNEL_FORMAT = 3  # the same for what came through a channel; since 3 a beam over prefixes reads it
 NEEDED = ("available", "channels", "observed", "margin", "verified", "seconds_per_token")  # of a finished attack
 LENGTH = 10  # tokens in a prompt, as in the paper
 MARGIN_PROMPTS = 20  # of the prompts, for the one-step margin
+BAYES_PROMPTS = 20  # of the prompts, for the best that anyone can do behind true prefixes: it tries every token
 MARGIN_TOKENS = 8192  # a larger vocabulary's margin is taken over the tokens whose embeddings are nearest
 NEAREST_TOKENS = 1024  # so many of them
 SHOWN = 5  # prompts whose text is kept of every channel
@@ -98,8 +108,43 @@ class TextCase:
 
     @cached_property
     def learned(self) -> dict[str, Any]:
-        """What hybrid learns from the run's training text: once, for exact states and for all channels."""
+        """What hybrid learns from the run's training text, for exact states."""
         return learned(self.model, self.datamodule.train[0].tolist(), self.cache)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The first token of each training document (N,)."""
+        return first_tokens(self.datamodule.corpus.train, self.tokenizer, 1)[:, 0]
+
+    def hybrid(self, noise: float, beam: int, seed: int, observe: bool = False) -> Inverter:
+        """The strongest attacker of states with noise of this standard deviation, or with none."""
+        if noise == 0:
+            return Hybrid(self.model, **self.learned, seed=seed, observe=observe)
+        own = self.datamodule.train[0].tolist()
+        known = learned_behind_noise(self.model, own, self.starts, noise, self.cache)
+        return Posterior(self.model, noise, **known, beam=beam, seed=seed, observe=observe)
+
+    def bayes(self, leaked: dict[str, tuple[Tensor, float]], beam: int) -> dict[str, dict[str, Any]]:
+        """By name, how often the best guess of any token is right behind the true text before it.
+
+        Args:
+            leaked: the states (B, T, k) of the attacked prompts, and the standard deviation of the noise on them.
+            beam: of the attacker whose prior and noise count.
+        """
+        noisy = {name: each for name, each in leaked.items() if each[1] > 0}
+        if not noisy or self.model.vocabulary > SMALL:
+            return {}
+        inverters = [self.hybrid(noise, beam, 0) for _, noise in noisy.values()]
+        assert all(isinstance(each, Posterior) for each in inverters)
+        few, truth = [z[:BAYES_PROMPTS] for z, _ in noisy.values()], self.truth[:BAYES_PROMPTS].to(self.module.device)
+        right = bayes_given_prefix(inverters, few, truth)  # type: ignore[arg-type]
+        found = [{"token_accuracy": each.double().mean().item(), "positions": each.numel()} for each in right]
+        return dict(zip(noisy, found, strict=True))
+
+    def through(self, channel: Channel, seed: int) -> tuple[Tensor, float]:
+        """The states of the attacked prompts behind a channel, and the standard deviation of the noise on them."""
+        leaked = channel(self.states, seed)
+        return leaked, math.hypot(channel.spread(leaked), self.noise)
 
     @cached_property
     def states(self) -> Tensor:
@@ -160,21 +205,35 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
     device = pick_device(config.device)
     reproducible()
     case = TextCase.of(run, results, config.prompts, dataset, device)
+    if is_new := not blind_is_done(results, config):
+        results["attacks"][BLIND] = blind(case, results, config)  # written down with the first leak that it is for
+        print(attack_line(BLIND, results["attacks"][BLIND]), flush=True)
     for policy, settings in asked:
         if not finished(results, policy, settings, config, with_channels=False):
             results["attacks"][f"text/{policy}"] = attacked(case, policy, settings, config.observe)
             enter(run, results)
             print(attack_line(f"text/{policy}", results["attacks"][f"text/{policy}"]), flush=True)
         if policy == "hybrid":
-            for name in missing_channels(results, config):
-                channel = Channel.named(name, case.unit)
-                record = through(case, channel, settings["seed"])
-                results["attacks"]["text/hybrid"]["channels"][channel.name] = record
-                results["attacks"]["text/hybrid"]["noise_unit"] = case.unit
-                enter(run, results)
-                print(attack_line(f"text/hybrid, {Channel.named(name).name}", record), flush=True)
+            attack_channels(run, results, case, config, settings)
         observations_figure(results["attacks"][f"text/{policy}"]["observed"], figure_of(run, policy))
+    if is_new:
+        enter(run, results)
     return results
+
+
+def attack_channels(
+    run: Run, results: dict[str, Any], case: TextCase, config: AttackConfig, settings: dict[str, Any]
+) -> None:
+    """Attack what comes through each channel that is asked for and not done, and write it down."""
+    seed, beam, hybrid = settings["seed"], settings["beam"], results["attacks"]["text/hybrid"]
+    channels = [Channel.named(name, case.unit) for name in missing_channels(results, config)]
+    best = case.bayes({each.name: case.through(each, seed) for each in channels if each.noise > 0}, beam)
+    for channel in channels:
+        record = through(case, channel, seed, beam)
+        hybrid["channels"][channel.name] = record | ({"bayes": best[channel.name]} if channel.name in best else {})
+        hybrid["noise_unit"] = case.unit
+        enter(run, results)
+        print(attack_line(f"text/hybrid, {channel.name}", hybrid["channels"][channel.name]), flush=True)
 
 
 def text_attacked(run: Run, config: AttackConfig) -> bool:
@@ -187,9 +246,20 @@ def all_done(
     run: Run, results: dict[str, Any], asked: Sequence[tuple[str, dict[str, Any]]], config: AttackConfig
 ) -> bool:
     """Whether every policy that is asked for is finished, and drawn: a run may have been killed in between."""
-    return all(
+    return blind_is_done(results, config) and all(
         finished(results, policy, settings, config) and figure_of(run, policy).is_file() for policy, settings in asked
     )
+
+
+def blind_is_done(results: dict[str, Any], config: AttackConfig) -> bool:
+    """Whether the results say what a guess without any states is worth on all prompts that were or will be attacked."""
+    done = results["attacks"].get(BLIND)
+    return done is not None and done["samples"] >= min(prompts_needed(results, config), done["available"])
+
+
+def prompts_needed(results: dict[str, Any], config: AttackConfig) -> int:
+    """On how many prompts a leak is measured."""
+    return max([config.prompts, *(int(each["samples"]) for each in results["attacks"].values())])
 
 
 def figure_of(run: Run, policy: str) -> Path:
@@ -204,27 +274,30 @@ def asked_of(run: Run, config: AttackConfig) -> tuple[dict[str, Any], list[tuple
     results["attacks"] = complete(results["attacks"], formats, *NEEDED)
     for each in results["attacks"].values():
         behind = each.get("channels", {})
-        each["channels"] = {name: behind[name] for name in behind if up_to_date(name, behind[name])}
+        each["channels"] = {name: record for name, record in behind.items() if up_to_date(record)}
     seed = results["config"]["seed"] if config.attack_seed is None else config.attack_seed
     return results, [(policy, settings_of(policy, config, seed)) for policy in config.text_policies()]
 
 
-def up_to_date(channel: str, record: dict[str, Any]) -> bool:
-    """Whether a channel's record means what it would today: without noise, one of before the unit still does."""
-    return bool(record.get("format", CHANNEL_FORMAT if channel in DTYPES else 1) == CHANNEL_FORMAT)
+def up_to_date(record: dict[str, Any]) -> bool:
+    """Whether a channel's record means what it would today."""
+    return bool(record.get("format", 1) == CHANNEL_FORMAT)
 
 
 def enter(run: Run, results: dict[str, Any]) -> None:
     """Write down what is known so far."""
-    results["worst_case"] = worst_case(results["attacks"])
+    add_leaks(results)
     write_samples(results, run.folder / "text-recovered.txt")
     run.write_results(results)
 
 
 def settings_of(policy: str, config: AttackConfig, seed: int) -> dict[str, Any]:
     """What a policy's result depends on, as plain data: a finished attack is known by it."""
-    point = {"operating_point": config.operating_point} if policy == "single-commit" else {}
-    return {"policy": policy, "length": LENGTH, "seed": seed, **point}
+    own: dict[str, Any] = {
+        "single-commit": {"operating_point": config.operating_point},
+        "hybrid": {"beam": config.beam},
+    }
+    return {"policy": policy, "length": LENGTH, "seed": seed, **own.get(policy, {})}
 
 
 def finished(
@@ -244,17 +317,47 @@ def missing_channels(results: dict[str, Any], config: AttackConfig) -> list[str]
     return [name for name in asked if name != "fp32" and Channel.named(name).name not in done]
 
 
-def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: bool = True) -> dict[str, Any]:
-    """What results.json keeps of one policy on exact states."""
+def blind(case: TextCase, results: dict[str, Any], config: AttackConfig) -> dict[str, Any]:
+    """What results.json keeps of the attacker who sees no states: one guess, the same for every prompt."""
     began = time.perf_counter()
-    seed, point = settings["seed"], settings.get("operating_point")
-    options = {**case.learned, "noise": case.noise} if policy == "hybrid" else {}
-    inverter = inverter_of(policy, case.model, seed, point, observe=observe, **options)
+    truth = case.prompts[: prompts_needed(results, config)].tolist()
+    guess = blind_text(case.model.eval(), case.starts, len(truth[0]))
+    spent = time.perf_counter() - began
+    ours = [guess] * len(truth)
+    return {
+        **scores_of(ours, truth, case.tokenizer),
+        "guess": case.tokenizer.decode(guess),
+        "verified": 0.0,
+        "margin": case.margin,
+        "seconds_per_token": spent / len(guess),
+        "seconds": spent,
+        "observed": {},
+        "recovered": [],
+        "channels": {},
+        "inputs": list(range(len(truth))),
+        "samples": len(truth),
+        "available": len(case.prompts),
+        "settings": {"policy": "blind", "length": LENGTH},
+        "format": FORMAT,
+        "environment": environment(case.module.device, results["config"]["seed"], spent),
+    }
+
+
+def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: bool = True) -> dict[str, Any]:
+    """What results.json keeps of one policy on the states that leave the client."""
+    began = time.perf_counter()
+    seed = settings["seed"]
+    if policy == "hybrid":
+        inverter = case.hybrid(case.noise, settings["beam"], seed, observe)
+    else:
+        inverter = inverter_of(policy, case.model, seed, settings.get("operating_point"), observe=observe)
     prepared = time.perf_counter() - began
     truth = case.truth.tolist()
     recovery = whole(inverter.invert(case.states, truth), truth)
+    best = case.bayes({policy: (case.states, case.noise)}, settings["beam"]) if policy == "hybrid" else {}
     return {
-        **scores_of(recovery, truth, case.tokenizer),
+        **scores_of(recovery.tokens, truth, case.tokenizer),
+        **({"bayes": best[policy]} if policy in best else {}),
         "verified": recovery.verified_share,
         "margin": case.margin,
         "seconds_per_token": recovery.seconds_per_token["total"],
@@ -270,28 +373,26 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
         "settings": settings,
         "format": FORMAT,
         "environment": environment(case.module.device, seed, time.perf_counter() - began),
-    }  # fmt: skip
+    }
 
 
-def through(case: TextCase, channel: Channel, seed: int) -> dict[str, Any]:
+def through(case: TextCase, channel: Channel, seed: int, beam: int = BEAM) -> dict[str, Any]:
     """What is left of utility and of text behind a channel whose format and noise the attacker knows."""
-    truth, leaked = case.truth.tolist(), channel(case.states, seed)
-    noise = math.hypot(channel.spread(leaked), case.noise)
-    inverter = Hybrid(case.model, **case.learned, seed=seed, noise=noise, observe=False)
-    recovery = whole(inverter.invert(leaked, truth), truth)
+    truth, (leaked, noise) = case.truth.tolist(), case.through(channel, seed)
+    recovery = whole(case.hybrid(noise, beam, seed).invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))
-    explained = within_noise(noise, case.model.state_width)
-    seen = observed(recovery, truth, explained=explained)
+    detector, kept = observed(recovery, truth)["detector"], ("precision", "recall", "auroc", "located", "calibration")
     return {
-        **scores_of(recovery, truth, case.tokenizer),
+        **scores_of(recovery.tokens, truth, case.tokenizer),
         "verified": recovery.verified_share,
         "seconds_per_token": recovery.seconds_per_token["total"],
         "perplexity": useful.perplexity,
         "accuracy": useful.accuracy,
         "noise": noise,
+        "inputs": list(range(len(truth))),
         "recovered": in_words(recovery, truth, case.tokenizer)[:SHOWN],
         "format": CHANNEL_FORMAT,
-        "detector": {name: seen["detector"].get(name) for name in ("precision", "recall", "auroc", "located")},
+        "detector": {name: detector.get(name) for name in kept},
     }
 
 
@@ -309,30 +410,33 @@ def inverter_of(
         model: the split language model whose cut layer leaked.
         seed: for whatever is random.
         operating_point: of single-commit.
-        options: of the inverter; hybrid's probe and table are among them (`learned`).
+        options: of the inverter; what hybrid learned is among them, and where noise is, it is the posterior's.
     """
     if policy == "single-commit":
         return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)
     if policy == "sipit":
         return Sipit(model, seed=seed, **options)
-    return Hybrid(model, seed=seed, **options)
+    return Posterior(model, seed=seed, **options) if options.get("noise") else Hybrid(model, seed=seed, **options)
 
 
-def scores_of(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:
+def scores_of(tokens: list[list[int]], truth: list[list[int]], tokenizer: TextTokenizer) -> dict[str, Any]:
     """How much of each prompt came back, as results.json keeps it."""
-    ours, true = ([tokenizer.decode(ids) for ids in each] for each in (recovery.tokens, truth))
+    ours, true = ([tokenizer.decode(ids) for ids in each] for each in (tokens, truth))
     return scored(
         {
-            "em": exact_match(recovery.tokens, truth),
-            "token_accuracy": token_accuracy(recovery.tokens, truth),
+            "em": exact_match(tokens, truth),
+            "token_accuracy": token_accuracy(tokens, truth),
             "similarity": similarity(ours, true),
         }
     )
 
 
 def in_words(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
-    """Each prompt's true text, and token by token what was recovered, whether it is verified and whether right."""
-    return [
+    """Each prompt's true text, and token by token what was recovered, whether it is verified and whether right.
+
+    Behind noise, with the probability of each token and of the whole prompt.
+    """
+    found: list[dict[str, Any]] = [
         {
             "truth": tokenizer.decode(true),
             "tokens": [tokenizer.token(token) for token in tokens],
@@ -341,6 +445,17 @@ def in_words(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenize
         }
         for tokens, true, verified in zip(recovery.tokens, truth, recovery.verified, strict=True)
     ]
+    for prompt, doubt in zip(found, doubts(recovery), strict=True):
+        prompt |= doubt
+    return found
+
+
+def doubts(recovery: Recovery) -> list[dict[str, Any]]:
+    """For each prompt the probability of each token and of all of them together; nothing where they are verified."""
+    if recovery.probability is None or recovery.confidence is None:
+        return [{} for _ in recovery.tokens]
+    pairs = zip(recovery.probability, recovery.confidence, strict=True)
+    return [{"probability": [round(p, 4) for p in each], "confidence": round(sure, 4)} for each, sure in pairs]
 
 
 def whole(recovery: Recovery, truth: list[list[int]]) -> Recovery:

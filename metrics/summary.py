@@ -10,7 +10,8 @@ from torch import Tensor
 from sweetspot.runs.record import HIGHER_IS_WORSE as HIGHER_IS_WORSE  # for whoever works with scores, too
 
 FLOOR = "prototype"  # the plainest attack that knows only the class
-FLOORS = (FLOOR, "label")  # all that do; what others recover beyond them is more than the label
+BLIND = "text/blind"  # who sees no states at all and lets the language model guess
+FLOORS = (FLOOR, "label", BLIND)  # all who see nothing of an input itself; what others recover beyond them is leaked
 GALLERY = "gallery"  # who has the true input among some of its class: it tells which one, and reconstructs nothing
 BESIDE = (*FLOORS, GALLERY)  # never part of the worst case over reconstructions
 

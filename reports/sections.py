@@ -374,7 +374,7 @@ def block_of(setting: Setting, cell: Cell, run: FoundRun, picture: Montage | Non
         (f"{key} (stopped)" if record.get("stopped") else key, tuple(figure_of(record, name) for name in metrics))
         for key, record in records.items()
     )
-    texts = tuple(text_attacks(run)) if setting.is_text and not cell.channel else ()
+    texts = tuple(text_attacks(run, channel=cell.channel)) if setting.is_text else ()
     named = tuple(NAMES[name] for name in metrics)
     return RunBlock(run.results["config"]["seed"], run.name, picture, captions, named, rows, texts)
 

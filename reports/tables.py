@@ -16,8 +16,7 @@ from sweetspot.lightning_modules.networks.splitting import Place
 from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
 from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.leak import is_leak, leak_of, with_leaks
-from sweetspot.reports.text_samples import print_samples
-from sweetspot.runs.record import is_figure
+from sweetspot.reports.text_samples import CLASSES, in_classes, print_samples
 
 MEASURED_AT = 10_000  # columns of a console on which every table has the width that it asks for
 WORST = "worst case"  # the row of the headline
@@ -137,7 +136,7 @@ def in_short(utility: dict[str, float]) -> str:
     return f"{100 * utility['accuracy']:.2f} %{perplexity}"
 
 
-RECOVERED = ("EM", "tokens", "similar", "verified", "s per\ntoken")  # of text
+RECOVERED = ("EM", "tokens", "sim.", "leak", "ver.", "s per\ntoken")  # of text
 LEAKS = {leak_of(name): "leak" for name in ("ssim", "mcs", "mse")}  # the first that is known is the headline
 METRICS = {**LEAKS, "ssim": "SSIM", "psim": "PSIM", "mcs": "MCS", "mse": "MSE"}  # the papers' columns
 
@@ -229,24 +228,24 @@ def text_table(results: dict[str, Any], vanilla: dict[str, Any] | None, console:
     table = Table(box=SIMPLE_HEAD, title=headline(results), title_justify="left", title_style="bold", pad_edge=False)
     table.padding, table.show_edge = (0, 0, 0, 1), False  # 80 columns are enough for it
     rows = text_rows(results)
-    has_leak = any(text_leak(row) for row in rows.values())
-    for column in ("attack", *(["leak"] if has_leak else []), *RECOVERED, "perpl.", "acc."):
+    with_bayes = any("bayes" in row for row in rows.values())
+    for column in ("attack", *RECOVERED, *(["bayes\n%"] if with_bayes else []), "perpl.", "acc."):
         table.add_column(column, justify="left" if column == "attack" else "right", no_wrap=True)
     theirs: dict[str, dict[str, Any]] = {}
     if vanilla is not None:
         alike = {k: row for k, row in vanilla["attacks"].items() if comparable(row, results["attacks"].get(k))}
         theirs = text_rows({**vanilla, "attacks": alike})
     for name, row in rows.items():
-        table.add_row(name, *([text_leak(row) or "–"] if has_leak else []), *text_cells(row))
+        table.add_row(name, *text_cells(row, with_bayes))
         if name in theirs:
-            leak = [text_leak(theirs[name]) or "–"] if has_leak else []
-            table.add_row("  Vanilla", *leak, *text_cells(theirs[name]), style="dim")
+            table.add_row("  Vanilla", *text_cells(theirs[name], with_bayes), style="dim")
     margin = next(iter(results["attacks"].values()))["margin"]
     table.caption = (
         f"one-step margin: {margin['median']:.3g} (median), {margin['min']:.3g} (smallest), "
         f"{margin['relative']['median']:.3g} and {margin['relative']['min']:.3g} of a state's size. "
-        "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it."
-        + (" leak: of similarity, 0 is what a blind guess gives back, 1 everything." if has_leak else "")
+        "Noise is given in units of the states' root mean square, and its perplexity is the server's behind it. "
+        "sim.: similarity; leak: of it, 0 is a guess without any states, 1 everything; ver.: verified tokens."
+        + (" bayes: tokens that the best guess behind the true text before it gets right." if with_bayes else "")
     )
     table.caption_justify = "left"
     print_whole(table, console)
@@ -262,8 +261,10 @@ def shown_metrics(rows: dict[str, dict[str, Any]]) -> list[str]:
 def attack_line(name: str, row: dict[str, Any]) -> str:
     """What came back by one attack in one line, for whoever waits for the others."""
     if "em" in row:
-        em, _, similar, _, seconds = recovered_cells(row)
-        return f"{name}: EM {em}, similarity {similar}, {seconds} s/token"
+        em, tokens, similar, leak, _, seconds = recovered_cells(row)
+        beyond = f", leak {leak}" if leak else ""
+        best = f", tokens {tokens}, bayes {bayes_cell(row)} %" if "bayes" in row else ""
+        return f"{name}: EM {em}, similarity {similar}{beyond}{best}, {seconds} s/token"
     figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics({name: row})]
     if isinstance(row.get("reid"), dict):
         figures.append(f"{100 * row['reid']['mean']:.0f} % re-identified")
@@ -280,24 +281,26 @@ def text_rows(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def text_leak(row: dict[str, Any]) -> str:
-    """How much text came back beyond a blind guess; empty where nobody measured it."""
-    leak = row.get("leak")
-    known: Any = leak.get("similarity") if isinstance(leak, dict) else None
-    return f"{known['mean']:.2f}" if is_figure(known) else ""
-
-
-def text_cells(row: dict[str, Any]) -> list[str]:
+def text_cells(row: dict[str, Any], with_bayes: bool) -> list[str]:
     """One row of the table of text."""
-    return [*recovered_cells(row), f"{row['perplexity']:.1f}", f"{100 * row['accuracy']:.1f} %"]
+    best = [bayes_cell(row)] if with_bayes else []
+    return [*recovered_cells(row), *best, f"{row['perplexity']:.1f}", f"{100 * row['accuracy']:.1f} %"]
+
+
+def bayes_cell(row: dict[str, Any]) -> str:
+    """How many tokens the best guess behind the true text before it gets right; blank where that was not measured."""
+    best = (row.get("bayes") or {}).get("token_accuracy")
+    return f"{100 * best:.1f}" if isinstance(best, int | float) else ""
 
 
 def recovered_cells(row: dict[str, Any]) -> list[str]:
     """How much text came back, in the columns `RECOVERED`."""
+    leak = (row.get("leak") or {}).get("similarity")
     return [
         f"{100 * row['em']['mean']:.1f} %",
         f"{100 * row['token_accuracy']['mean']:.1f} %",
         f"{row['similarity']['mean']:.3f}",
+        f"{leak['mean']:.2f}" if leak else "",
         f"{100 * row['verified']:.0f} %",
         f"{row['seconds_per_token']:.3f}",
     ]
@@ -373,6 +376,8 @@ def recovery_table(results: dict[str, Any], console: Console | None = None) -> N
     for number, prompt in enumerate(results["prompts"]):
         first = prompt["suspicious_from"]
         believe = f"up to token {first}" if first is not None else "yes" if all(prompt["verified"]) else "cannot tell"
+        if "confidence" in prompt:
+            believe = f"{100 * prompt['confidence']:.0f} % {in_classes(prompt['probability'])}"
         shown: list[str | Text] = [f"{sum(prompt['verified'])} of {len(prompt['tokens'])}", believe]
         recovered = Text(prompt["text"])  # brackets in it are no markup
         if truth is None:
@@ -385,6 +390,8 @@ def recovery_table(results: dict[str, Any], console: Console | None = None) -> N
             table.add_row(*shown, "original", Text(truth[number]))
             table.add_row("", "", "", "recovered", recovered)
     console.print(table)
+    if any("confidence" in prompt for prompt in results["prompts"]):
+        console.print(f"believe: how probable it is that every token is right; {CLASSES}", style="dim")
     if "note" in results:
         console.print(results["note"], highlight=False, soft_wrap=True)
     spent = results["seconds_per_token"]

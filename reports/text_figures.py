@@ -174,8 +174,43 @@ def time_panel(axes: Axes, rows: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_axisbelow(True)
 
 
+def reliability_panel(axes: Axes, data: Data) -> None:
+    """How often a probability comes true, of tokens and of whole prompts, in bins; on the diagonal it is true."""
+    axes.plot([0, 1], [0, 1], color="0.4", linewidth=0.8, linestyle=":", label="as often as said")
+    for name, marker, colour in (("token", "o", COLOURS[0]), ("prompt", "s", COLOURS[1])):
+        bins = data["reliability"][name]
+        if bins["count"]:
+            most = max(bins["count"])
+            sizes = [15 + 85 * (count / most) ** 0.5 for count in bins["count"]]
+            said, right = numbers(bins["probability"]), numbers(bins["right"])
+            axes.plot(said, right, color=colour, linewidth=1, alpha=0.6)
+            label = f"{name}s: error {bins['error']:.3f} (n = {sum(bins['count'])})"
+            axes.scatter(said, right, s=sizes, marker=marker, color=colour, label=label)
+    axes.set(title="reliability", xlabel="probability that the posterior gives", ylabel="fraction right")
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04))
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+
+
+def posterior_panel(axes: Axes, data: Data) -> None:
+    """How the probability that something is wrong is distributed among right and wrong prompts."""
+    scores = numbers(data["detector"]["score"])
+    for label, colour, members in groups(data):
+        axes.hist(scores[members], np.linspace(0, 1, 21).tolist(), color=colour, alpha=0.7, label=label)
+    auroc = data["detector"].get("auroc")
+    title = "failure detector" if auroc is None else f"failure detector: AUROC {auroc:.3f}"
+    axes.set(title=title, xlabel="1 − probability that all tokens are right", ylabel="prompts")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True))
+    axes.legend()
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+
+
 def detector_panel(axes: Axes, data: Data) -> None:
     """How the detector's score is distributed among right and wrong prompts."""
+    if "confidence" in data["detector"]:
+        posterior_panel(axes, data)
+        return
     scores = numbers(data["detector"]["score"])
     seen = scores[np.isfinite(scores) & (scores > NOTHING)]
     low, high = (seen.min(), seen.max()) if len(seen) else (-1.0, 0.0)
@@ -234,6 +269,7 @@ def observations_figure(data: Data, path: Path) -> None:
         "failures": failures_panel,
         "seconds_per_token": lambda axes, data: time_panel(axes, {"": data["seconds_per_token"]}),
         "detector": detector_panel,
+        "reliability": reliability_panel,
     }
     shown = [panel for name, panel in panels.items() if name in data]
     rows = 1 if len(shown) <= 3 else 2

@@ -8,8 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from sweetspot.metrics.summary import BLIND
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.plots import loss_lines
+from sweetspot.reports.records import attack_records
+from sweetspot.runs.record import is_number
 
 MOST = 12  # prompts of a run that are shown; their figures are over all of them
 LONGEST = 400  # tokens of a prompt that are shown
@@ -18,11 +21,19 @@ KINDS = {"right verified": "right and verified", "right": "right, not verified",
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt: the truth, and each recovered token with what is known about it (a key of KINDS)."""
+    """A prompt: the truth, and each recovered token with what is known about it.
+
+    Args:
+        truth: the true text.
+        tokens: each with a key of KINDS, and behind noise its probability, else None.
+        more: how many are not shown.
+        confidence: behind noise, how probable it is that all of them are right.
+    """
 
     truth: str
-    tokens: tuple[tuple[str, str], ...]
+    tokens: tuple[tuple[str, str, float | None], ...]
     more: int
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,24 @@ class TextAttack:
     detector: tuple[tuple[str, str], ...]
     channels: tuple[tuple[str, ...], ...]
 
+    @property
+    def has_doubts(self) -> bool:
+        """Whether tokens have probabilities."""
+        return any(sure is not None for prompt in self.prompts for _, _, sure in prompt.tokens)
 
-CHANNEL_COLUMNS = ("channel", "exact match", "tokens right", "similarity", "perplexity", "accuracy", "detector AUROC")
+
+CHANNEL_COLUMNS = (
+    "channel", "exact match", "tokens right", "bayes", "similarity", "leak", "perplexity", "accuracy",
+    "detector AUROC", "calibration error",
+)  # fmt: skip
 
 
-def text_attacks(run: FoundRun, most: int = MOST) -> list[TextAttack]:
-    """Every policy that was tried on a run, by name, with its first prompts."""
+def text_attacks(run: FoundRun, most: int = MOST, channel: str = "") -> list[TextAttack]:
+    """Every policy that was tried on a run, or behind a channel, by name, with its first prompts."""
     found = []
-    for key, record in sorted(run.results["attacks"].items()):
+    for key, record in sorted(attack_records(run.results, channel).items()):
+        if key == BLIND:  # one guess for all, which its figures say enough about
+            continue
         prompts = [prompt_of(each) for each in record.get("recovered", [])[:most]]
         seen = record.get("observed") or {}
         losses = seen.get("cumulative_loss") or []
@@ -61,7 +82,8 @@ def text_attacks(run: FoundRun, most: int = MOST) -> list[TextAttack]:
         found.append(
             TextAttack(
                 key, tuple(prompts), len(record.get("recovered", [])), loss_lines(losses, right),
-                tuple(detector_of(seen.get("detector") or {})), tuple(channels_of(run.results, record)),
+                tuple(detector_of(seen.get("detector") or record.get("detector") or {})),
+                tuple(channels_of(run.results, record)),
             )
         )  # fmt: skip
     return found
@@ -71,10 +93,14 @@ def prompt_of(recovered: dict[str, Any]) -> Prompt:
     """One prompt with its marks."""
     tokens = recovered.get("tokens", [])
     verified, right = (padded(recovered.get(name, []), len(tokens)) for name in ("verified", "right"))
+    known = recovered.get("probability") or []
+    probable = [*(each if is_number(each) else None for each in known), *[None] * (len(tokens) - len(known))]
     marked = []
-    for token, sure, correct in zip(tokens[:LONGEST], verified, right, strict=False):
-        marked.append((str(token), "wrong" if not correct else "right verified" if sure else "right"))
-    return Prompt(str(recovered.get("truth", "")), tuple(marked), max(len(tokens) - LONGEST, 0))
+    for token, sure, correct, probability in zip(tokens[:LONGEST], verified, right, probable, strict=False):
+        marked.append((str(token), "wrong" if not correct else "right verified" if sure else "right", probability))
+    said = recovered.get("confidence")
+    confidence = float(said) if said is not None and is_number(said) else None
+    return Prompt(str(recovered.get("truth", "")), tuple(marked), max(len(tokens) - LONGEST, 0), confidence)
 
 
 def padded(flags: Sequence[bool], length: int) -> list[bool]:
@@ -87,6 +113,10 @@ def detector_of(detector: dict[str, Any]) -> list[tuple[str, str]]:
     names = {"precision": "precision", "recall": "recall", "auroc": "AUROC", "located": "first wrong token located"}
     found = [(said, detector.get(name)) for name, said in names.items()]
     rows = [(said, f"{value:.2f}") for said, value in found if isinstance(value, int | float)]
+    errors = detector.get("calibration") or {}
+    for name in ("token", "prompt"):
+        if is_number(errors.get(name)):
+            rows.append((f"calibration error of a {name}'s probability", f"{errors[name]:.3f}"))
     if flagged := detector.get("flagged"):
         rows.insert(0, ("prompts flagged", f"{sum(map(bool, flagged))} of {len(flagged)}"))
     return rows
@@ -102,11 +132,16 @@ def channels_of(results: dict[str, Any], record: dict[str, Any]) -> list[tuple[s
 
 def channel_cells(row: dict[str, Any]) -> list[str]:
     """The figures of one channel; a dash for what was not measured."""
-    auroc = (row.get("detector") or {}).get("auroc")
+    detector = row.get("detector") or {}
+    auroc, error = detector.get("auroc"), (detector.get("calibration") or {}).get("token")
+    best, leak = (row.get("bayes") or {}).get("token_accuracy"), (row.get("leak") or {}).get("similarity")
     return [
         *(f"{100 * row[name]['mean']:.1f} %" if name in row else "–" for name in ("em", "token_accuracy")),
+        f"{100 * best:.1f} %" if isinstance(best, int | float) else "–",
         f"{row['similarity']['mean']:.3f}" if "similarity" in row else "–",
+        f"{leak['mean']:.2f}" if leak else "–",
         f"{row['perplexity']:.1f}" if isinstance(row.get("perplexity"), int | float) else "–",
         f"{100 * row['accuracy']:.1f} %" if isinstance(row.get("accuracy"), int | float) else "–",
         f"{auroc:.2f}" if isinstance(auroc, int | float) else "–",
+        f"{error:.3f}" if isinstance(error, int | float) else "–",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,35 @@ from rich.text import Text
 from sweetspot.files import replacing
 
 SHOWN = 2  # prompts on the terminal
-WRONG = "bold red"
+WRONG, DIM = "bold red", "dim"
+SURE, LIKELY = 0.9, 0.5  # the probabilities from which a token is all but sure, and rather right than wrong
+CLASSES = "● a token of probability 0.9 or more, ◐ 0.5 or more, ○ less"
 Prompt = Mapping[str, Any]
 
 
 def marked(prompt: Prompt) -> Text:
-    """The recovered tokens, each wrong one in ⟨brackets⟩ and red; line breaks are shown, not made.
+    """The recovered tokens, each wrong one in ⟨brackets⟩ and red, improbable ones dim; line breaks are shown, not made.
 
     Example:
         >>> marked({"tokens": ["The", " cat"], "right": [True, False]}).plain
         'The⟨ cat⟩'
     """
-    text = Text()
-    for token, right in zip(prompt.get("tokens", []), prompt.get("right", []), strict=False):
-        text.append(on_one_line(token) if right else f"⟨{on_one_line(token)}⟩", style="" if right else WRONG)
+    text, tokens = Text(), prompt.get("tokens", [])
+    sure = prompt.get("probability") or [1.0] * len(tokens)
+    for token, right, probability in zip(tokens, prompt.get("right", []), sure, strict=False):
+        style = ("" if right else WRONG) if probability >= LIKELY else DIM if right else f"{DIM} red"
+        text.append(on_one_line(token) if right else f"⟨{on_one_line(token)}⟩", style=style)
     return text
+
+
+def in_classes(probabilities: Sequence[float]) -> str:
+    """A sign for how probable each token is.
+
+    Example:
+        >>> in_classes([0.95, 0.6, 0.2])
+        '●◐○'
+    """
+    return "".join("●" if each >= SURE else "◐" if each >= LIKELY else "○" for each in probabilities)
 
 
 def on_one_line(text: object) -> str:
@@ -52,6 +66,11 @@ def prompts_of(results: Mapping[str, Any], most: int | None = None) -> Iterator[
         yield [("original", Text(on_one_line(prompt.get("truth", "")))), *rows]
 
 
+def has_doubts(prompts: Sequence[Prompt]) -> bool:
+    """Whether some prompts come with the probabilities of their tokens."""
+    return any(each.get("probability") for each in prompts)
+
+
 def print_samples(results: Mapping[str, Any], console: Console) -> None:
     """Print the first prompts, each with what every policy and channel made of it."""
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
@@ -63,7 +82,9 @@ def print_samples(results: Mapping[str, Any], console: Console) -> None:
         table.add_row()
     if table.row_count:
         console.print(table)
-        console.print("⟨wrong tokens⟩ are marked; all prompts: text-recovered.txt in the run's folder\n", style="dim")
+        doubt = "; dim: probability below 0.5" if any(has_doubts(each) for _, each in sources_of(results)) else ""
+        said = f"⟨wrong tokens⟩ are marked{doubt}; all prompts: text-recovered.txt in the run's folder\n"
+        console.print(said, style="dim")
 
 
 def write_samples(results: Mapping[str, Any], path: Path) -> None:

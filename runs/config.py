@@ -150,6 +150,7 @@ class AttackConfig:
         attack_seed: what the attacks draw follows from it; default: the run's own seed.
         policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
         operating_point: of single-commit: fast, baseline or high-accuracy.
+        beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
         observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
         draws: of a random release, how many times every input is released and attacked; figures are means over them.
@@ -171,6 +172,7 @@ class AttackConfig:
     attack_seed: int | None = not_identity(None)
     policy: list[str] = not_identity(["hybrid"])
     operating_point: str = not_identity("baseline")
+    beam: int = not_identity(8)
     prompts: int = not_identity(100)
     observe: bool = not_identity(True)
     draws: int = not_identity(1)
@@ -183,7 +185,7 @@ class AttackConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_one_of("--budget", self.budget, BUDGETS)
-        counts = (("samples", self.samples), ("prompts", self.prompts), ("draws", self.draws))
+        counts = (("samples", self.samples), ("prompts", self.prompts), ("draws", self.draws), ("beam", self.beam))
         for flag, count in (*counts, *(("queries", each) for each in self.queries)):
             if count < 1:
                 raise UserError(f"--{flag} must be at least 1; got {count}")

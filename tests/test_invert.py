@@ -166,11 +166,14 @@ def test_a_leaked_tensor_gives_a_text_and_whether_to_believe_it(
 
 def test_noise_hides_text_and_nothing_is_called_verified(text_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
-    argv = ("--noise", "1", "--dtype", "fp16", "--candidates", "50", "--cache", tmp_path, "--out", out)
+    argv = ("--noise", "4", "--dtype", "fp16", "--candidates", "50", "--beam", "2", "--cache", tmp_path, "--out", out)
     assert invert("--model", text_run, "--text", *TEXTS, *argv) == 0
     found = json.loads(out.read_text())
     assert found["verified"] == 0
     assert found["em"] == 0
+    for prompt in found["prompts"]:
+        assert prompt["confidence"] < 0.5
+        assert len(prompt["probability"]) == len(prompt["tokens"])
 
 
 def test_noise_has_the_unit_of_the_run(text_run: Path, tmp_path: Path) -> None:
@@ -200,6 +203,7 @@ def test_noise_has_the_unit_of_the_run(text_run: Path, tmp_path: Path) -> None:
         (["--text", "a", "--policy", "guess"], "--policy must be one of hybrid, single-commit, sipit; got guess"),
         (["--text", "a", "--operating-point", "slow"], "--operating-point must be one of"),
         (["--text", "a", "--dtype", "fp3"], "--dtype must be one of fp32, fp16, bf16, int8"),
+        (["--text", "a", "--beam", "0"], "--beam must be at least 1; got 0"),
         (["--text", "a", "--noise", "-1"], "--noise must be a number of at least 0"),
         (["--text", "a", "--layer", "1"], "was cut after 2"),
         (["--text", "a", "--device", "warp"], "--device warp"),

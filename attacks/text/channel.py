@@ -93,10 +93,11 @@ class Channel:
             >>> Channel(noise=0.5, unit=2.0).spread(torch.full((100, 100), 2.0))
             1.0
         """
-        size = (z.square().mean() - self.sigma**2).clamp_min(0.0).sqrt().item()
+        # the median position: in models of Llama's kind the first is a hundred times larger than the others
+        size = (z.square().mean(dim=-1).median() - self.sigma**2).clamp_min(0.0).sqrt().item()
         step = {"fp32": 0.0, "fp16": 2.0**-11, "bf16": 2.0**-8}.get(self.dtype)
-        rounding = size * step / 3**0.5 if step is not None else z.abs().amax(dim=-1).mean().item() / 127 / 12**0.5
-        rounding *= 2  # positions differ in size, and this is their mean: an upper estimate for nearly all of them
+        rounding = size * step / 3**0.5 if step is not None else z.abs().amax(dim=-1).median().item() / 127 / 12**0.5
+        rounding *= 2  # positions differ in size, and this is one of them: an upper estimate for nearly all
         return float((rounding**2 + self.sigma**2) ** 0.5)
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from sweetspot.attacks.text.vocabulary import Vocabulary
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 SUSPICIOUS = 1e-4  # ‖F − h‖ / ‖h‖: right tokens are at fp32's 1e-6, wrong ones above 1e-2
+LIKELY = 0.5  # the probability below which a token, or a prompt, is rather wrong than right
+BINS = 10  # of equal width, in which probabilities are compared with how often they come true
 SPACES = (" ", "Ġ", "▁")  # how tokenizers write a space in front of a word
 CATEGORIES = ("space-prefixed", "punctuation", "digits", "continuation", "other")
 
@@ -30,7 +33,8 @@ class Detection:
     Args:
         flagged: whether a prompt is thought to hold a wrong token.
         first: its first suspicious position, None where there is none.
-        score: log10 of the cumulative discrete loss at the end: the larger, the more suspicious.
+        score: the larger, the more suspicious: log10 of the cumulative discrete loss at the end or, behind noise, the
+            probability that something is wrong.
     """
 
     flagged: list[bool]
@@ -41,12 +45,19 @@ class Detection:
 def detect(recovery: Recovery, suspicious: float = SUSPICIOUS, explained: float = 0.0) -> Detection:
     """Flags from the discrete loss, which a wrong commit lifts by many orders of magnitude from its position on.
 
+    Behind known noise the loss says nothing, and the posterior does: a prompt is flagged where it is more likely wrong
+    than right, and suspicious from the first token on of which the same is true.
+
     Args:
         recovery: what an inverter gave back.
         suspicious: ‖F − h‖ / ‖h‖ above which a position is,
         explained: unless its discrete loss is no larger than this, which is what a known channel does by itself.
     """
-    first = []
+    first: list[int | None] = []
+    if recovery.confidence is not None and recovery.probability is not None:
+        for tokens in recovery.probability:
+            first.append(next((t for t, each in enumerate(tokens) if each < LIKELY), None))
+        return Detection([each < LIKELY for each in recovery.confidence], first, [1 - c for c in recovery.confidence])
     for losses, residuals in zip(recovery.discrete_loss, recovery.residual, strict=True):
         fine = [r <= suspicious or loss <= explained for loss, r in zip(losses, residuals, strict=True)]
         first.append(next((t for t, each in enumerate(fine) if not each), None))
@@ -106,6 +117,39 @@ def auroc(scores: Sequence[float], positive: Sequence[bool]) -> float:
     score, is_positive = torch.tensor(scores, dtype=torch.float64), torch.tensor(positive, dtype=torch.bool)
     difference = score[is_positive][:, None] - score[~is_positive][None]  # (P, N)
     return float(((difference > 0).double() + 0.5 * (difference == 0).double()).mean())
+
+
+@dataclass
+class Calibration:
+    """How probabilities compare with how often they come true, in bins of equal width.
+
+    Args:
+        error: |mean probability − fraction right|, averaged over bins by how much is in them.
+        probability: the mean of each bin that is not empty.
+        right: the fraction of it that is right.
+        count: how much is in it.
+    """
+
+    error: float
+    probability: list[float]
+    right: list[float]
+    count: list[int]
+
+
+def calibration(probability: Sequence[float], right: Sequence[bool], bins: int = BINS) -> Calibration:
+    """The expected calibration error of probabilities, with the bins that it is made of; NaN of nothing.
+
+    Example:
+        >>> calibration([0.9, 0.9, 0.25, 0.25], [True, True, False, True]).error
+        0.175
+    """
+    said, is_right = np.asarray(probability, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    which = np.minimum((said * bins).astype(int), bins - 1)
+    members = [which == each for each in range(bins) if (which == each).any()]
+    means, shares = ([float(values[each].mean()) for each in members] for values in (said, is_right))
+    counts = [int(each.sum()) for each in members]
+    apart = sum(n * abs(p - r) for n, p, r in zip(counts, means, shares, strict=True))
+    return Calibration(apart / len(said) if len(said) else math.nan, means, shares, counts)
 
 
 def category(text: str) -> str:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sweetspot.attacks.text.channel import within_noise
 from sweetspot.attacks.text.inverter import Inverter, Position
 from sweetspot.attacks.text.probe import (
     Probe,
@@ -34,8 +33,6 @@ PROPOSALS = 16 + 64 + 256 + 1024 + 4096  # the ranking's share before gradients:
 NEAREST = 1024  # tokens tried around a proxy
 LOOP = InnerLoop(steps=300)
 TABLE = 16  # rows of the first-position table that are tried: its order is right up to rounding
-NOISY = 4096  # tokens tried where the state is noisy and none is far ahead
-SURE = 15.0  # log-odds by which a token must be ahead of all others that were tried
 
 
 class Hybrid(Inverter):
@@ -46,11 +43,7 @@ class Hybrid(Inverter):
         probe: from states to tokens; None: the prior proposes alone.
         table: the states of all tokens at the first position (V, d); None: that position is searched like the others.
         tolerance: ‖F − h‖ / ‖h‖ up to which a token counts as verified.
-        noise: the standard deviation of what the channel adds to a coordinate, where the attacker knows it. Then the
-            most probable token is taken, by how well it explains the state and how well it continues the text, the
-            search ends when one is far ahead, and the token is still called unverified.
-        candidates: the most tokens tried at a position before the best of them is taken; None: the whole vocabulary,
-            or 4,096 tokens where there is noise.
+        candidates: the most tokens tried at a position before the best of them is taken; None: the whole vocabulary.
         loop: how a proxy descends where proposals fail.
         proposals: how many ranked tokens are tried before gradients.
         at_once: the most tokens in one forward pass.
@@ -66,7 +59,6 @@ class Hybrid(Inverter):
         probe: Probe | None = None,
         table: Tensor | None = None,
         tolerance: float = TOLERANCE,
-        noise: float = 0.0,
         candidates: int | None = None,
         loop: InnerLoop = LOOP,
         proposals: int = PROPOSALS,
@@ -75,9 +67,9 @@ class Hybrid(Inverter):
         observe: bool = True,
     ) -> None:
         super().__init__(model, seed, observe)
-        self.probe, self.tolerance, self.noise, self.loop, self.at_once = probe, tolerance, noise, loop, at_once
-        most = candidates or (NOISY if noise > 0 else len(self.vocabulary))
-        self.proposals, self.candidates = proposals, min(most, len(self.vocabulary))
+        self.probe, self.tolerance, self.loop, self.at_once = probe, tolerance, loop, at_once
+        whole = len(self.vocabulary)
+        self.proposals, self.candidates = proposals, min(candidates or whole, whole)
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
         self.foreseen: Tensor | None = None
@@ -116,7 +108,7 @@ class Hybrid(Inverter):
             prior = self.prior(position)  # (B, V)
             scores = prior if self.probe is None else prior + self.probe(position.target, self.directions)
             ranking = scores.topk(min(self.proposals, self.candidates), dim=1).indices
-        best = self.tried(position, ranking, rows, prior)
+        best = self.tried(position, ranking, rows)
         left = self.left(best, rows)
         if len(left) and ranking.shape[1] < self.candidates:
             steps[left] = self.gradient(position, left, best, trace)
@@ -132,23 +124,15 @@ class Hybrid(Inverter):
         t = position.prefix.length
         if t == 0 or self.foreseen is None:
             return torch.zeros(len(position.target), len(self.vocabulary)).to(position.target)
-        foreseen = self.foreseen[position.prompts, t - 1]
-        if self.noise > 0 and position.prefix.states is not None:  # recovered text foresees better than noisy states
-            foreseen = self.model.head.hidden(position.prefix.states)[:, -1]
-        log_probabilities: Tensor = self.model.head.lm_head(foreseen).log_softmax(dim=1)
+        log_probabilities: Tensor = self.model.head.lm_head(self.foreseen[position.prompts, t - 1]).log_softmax(dim=1)
         return log_probabilities
 
-    def tried(self, position: Position, ranking: Tensor, rows: Tensor, prior: Tensor | None = None) -> Trials:
-        """Trials of some prompts, (n, K) tokens each, until one is good enough.
-
-        Under known noise σ the posterior decides: −log p(h | token) = MSE · d / 2σ², so the prior weighs 2σ² / d.
-        """
+    def tried(self, position: Position, ranking: Tensor, rows: Tensor) -> Trials:
+        """Trials of some prompts, (n, K) tokens each, until one is verified."""
         with self.clock.spent_on("verify"):
             target = position.target[rows]
-            unit = 2 * self.noise**2 / target.shape[1]
-            against = -unit * prior.gather(1, ranking) if prior is not None and self.noise > 0 else None
-            limit, ahead = self.good_enough(target), unit * SURE
-            return try_in_order(position.prefix, target, ranking, limit, rows, self.at_once, against, ahead)
+            limit = allowed_loss(target, self.tolerance)
+            return try_in_order(position.prefix, target, ranking, limit, rows, self.at_once)
 
     def try_more(self, position: Position, ranking: Tensor, rows: Tensor, best: Trials) -> None:
         """The same, entered into what is known of all prompts."""
@@ -172,10 +156,6 @@ class Hybrid(Inverter):
     def left(self, best: Trials, rows: Tensor) -> Tensor:
         """Those of the prompts for which nothing was good enough."""
         return rows[best.first[rows] < 0]
-
-    def good_enough(self, target: Tensor) -> Tensor:
-        """The MSE that ends a search, (n,): rounding's, or known noise's."""
-        return allowed_loss(target, self.tolerance).clamp_min(within_noise(self.noise, target.shape[1]))
 
 
 def learned(

@@ -15,6 +15,7 @@ from torch import Tensor
 from sweetspot.attacks.text.diagnostics import (
     CATEGORIES,
     Tokens,
+    calibration,
     category,
     detect,
     detector_quality,
@@ -42,6 +43,9 @@ def observed(
         "seconds_per_token": recovery.seconds_per_token,
         "detector": detector(recovery, truth, explained),
     }
+    if truth is not None and recovery.probability is not None:
+        seen["reliability"] = reliability(recovery, truth)
+        seen["detector"]["calibration"] = {name: each["error"] for name, each in seen["reliability"].items()}
     if truth is not None:
         seen["right"] = [list(ours) == list(true) for ours, true in zip(recovery.tokens, truth, strict=True)]
     if recovery.curves is not None and any(len(each) for prompt in recovery.curves for each in prompt):
@@ -58,7 +62,23 @@ def detector(recovery: Recovery, truth: Tokens | None, explained: float) -> dict
     """What the failure detector says of each prompt and, with the truth, how good that is."""
     detection = detect(recovery, explained=explained)
     found = dataclasses.asdict(detection)
+    if recovery.confidence is not None:
+        found["confidence"] = recovery.confidence
     return found if truth is None else found | dataclasses.asdict(detector_quality(detection, recovery.tokens, truth))
+
+
+def reliability(recovery: Recovery, truth: Tokens) -> dict[str, Any]:
+    """How the posterior's probabilities compare with how often they come true, of tokens and of whole prompts."""
+    assert recovery.probability is not None
+    assert recovery.confidence is not None
+    pairs = list(zip(recovery.tokens, truth, strict=True))
+    of_tokens = [ours == true for tokens, text in pairs for ours, true in zip(tokens, text, strict=False)]
+    of_prompts = [list(tokens) == list(text) for tokens, text in pairs]
+    said = [each for tokens in recovery.probability for each in tokens]
+    return {
+        "token": dataclasses.asdict(calibration(said, of_tokens)),
+        "prompt": dataclasses.asdict(calibration(recovery.confidence, of_prompts)),
+    }
 
 
 def loss_curves(curves: Sequence[Sequence[Tensor]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Posterior: what a state behind known noise says about its token, weighed with what the language model expects.
 
-    Posterior(model, noise=σ, beam=8, **learned).invert(states)
+    Posterior(model, noise=σ, beam=8, **learned_behind_noise(model, sequences, starts, σ)).invert(states)
 
 log p(token | prefix, h) = −‖F(prefix, token) − h‖² / 2σ² + log p(token | prefix) + constant. A wrong token spoils what
 follows, so that several prefixes of a prompt are kept, a beam, and all prompts and beams go through the model together.
@@ -10,27 +10,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sweetspot.attacks.text.hybrid import Table
+from sweetspot.attacks.text.hybrid import Table, learned
 from sweetspot.attacks.text.inverter import Inverter, Log, Position
 from sweetspot.attacks.text.prefix import Prefix
-from sweetspot.attacks.text.probe import Probe, directions_of
+from sweetspot.attacks.text.probe import Probe, cached_first_states, directions_of, first_states
 from sweetspot.attacks.text.recovery import Commit, Trace
+from sweetspot.attacks.text.typical import Typical, cached_typical_states, typical_states
 from sweetspot.attacks.text.verification import ROWS
-from sweetspot.attacks.text.vocabulary import Vocabulary
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 BEAM = 8  # prefixes kept of a prompt
 CANDIDATES = 1024  # tokens tried at most behind one prefix
-FIRST_BATCH, GROWTH = 32, 4  # tokens tried behind a prefix at once, more and more of them
+FIRST_BATCH, GROWTH = 16, 4  # tokens tried behind a prefix at once, more and more of them
 NEGLIGIBLE = 9.0  # nats behind a prompt's best: what is further away has no say
-SMOOTHING = 0.1  # of a count of the attacker's text: a token that it never begins with may still come first
+MISSED = 0.002  # of the proposals' probability may be left untried
+SURPRISING = 3.0  # standard deviations: where the best token's distance is further out, the right one was not tried
+SMALL = 8192  # tokens: of a larger vocabulary it takes too long to try all, even once
+SMOOTHING = 0.03  # of a count of the attacker's text: a token that it never begins with may still come first
 
 
 class Posterior(Inverter):
@@ -40,9 +45,10 @@ class Posterior(Inverter):
         model: the split language model whose cut layer leaked, as it is released.
         noise: the standard deviation of the noise on an entry of a state.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
-        table: the states of all tokens at the first position (V, k); None: they are computed.
+        typical: where tokens' states lie, which orders what is tried better than a probe; None: it is not known.
+        table: the states of all tokens at the first position (V, k); None: they are searched like the others.
         first: how often the attacker's own text begins with each token (V,); None: all are as likely.
-        beam: how many prefixes of a prompt are kept.
+        beam: how many prefixes of a prompt are kept; 1 is greedy.
         candidates: the most tokens tried behind a prefix.
         at_once: the most tokens in one forward pass.
         seed: as everywhere; nothing here is random.
@@ -56,6 +62,7 @@ class Posterior(Inverter):
         model: SplitLanguageModel,
         noise: float,
         probe: Probe | None = None,
+        typical: Typical | None = None,
         table: Tensor | None = None,
         first: Tensor | None = None,
         beam: int = BEAM,
@@ -69,7 +76,7 @@ class Posterior(Inverter):
             raise UserError(f"--beam must be at least 1; got {beam}")
         if not noise > 0:
             raise UserError(f"the posterior needs known noise; got a standard deviation of {noise:g}")
-        self.noise, self.probe, self.beam, self.at_once = noise, probe, beam, at_once
+        self.noise, self.probe, self.typical, self.beam, self.at_once = noise, probe, typical, beam, at_once
         self.candidates = min(candidates or CANDIDATES, len(self.vocabulary))
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
@@ -87,29 +94,31 @@ class Posterior(Inverter):
         padded = pad_sequence(states, batch_first=True)  # (B, T, k)
         lengths = torch.tensor([len(each) for each in states], device=padded.device)
         beams = Beams(self.model, len(states), padded.device)
-        walked = 0
         try:
             for t in range(padded.shape[1]):
-                self.extend(beams, padded[:, t], lengths > t)
-                walked = int((lengths.clamp_max(t + 1)).sum())
-                done(walked)
+                beams.advance(lengths > t)
+                self.extend(beams, padded[:, t])
+                done(int(lengths.clamp_max(t + 1).sum()))
         finally:  # Ctrl-C leaves what is done
-            beams.enter(log, padded, self.vocabulary, self.at_once)
+            for texts in beams.texts():
+                self.enter(texts, padded, log)
 
-    def extend(self, beams: Beams, target: Tensor, going: Tensor) -> None:
-        """Try tokens behind every prefix of the prompts that go on, and keep the best few of each prompt."""
-        beams.finish(~going)
+    def extend(self, beams: Beams, target: Tensor) -> None:
+        """Try tokens behind every prefix, with the prompts' states (B, k), and keep the best few of each prompt."""
         with self.clock.spent_on("propose"):
-            prior = self.prior(beams)  # (N, V)
-            seen = target[beams.prompt]
-            if beams.length == 0 and self.table is not None:
-                scores = prior - self.table.distances(seen) / (2 * self.noise**2)
-            else:
-                scores = prior if self.probe is None else prior + self.probe(seen, self.directions)
-            ranking = scores.topk(self.candidates, dim=1).indices
+            prior, seen = self.prior(beams), target[beams.prompt]  # (N, V), (N, k)
+            proposed = prior + self.proposed(seen, beams.length)
         with self.clock.spent_on("verify"):
-            trials = self.tried(beams, seen, ranking, prior)
-            beams.choose(trials, self.beam)
+            ranking, scores = self.tried(beams, seen, proposed, prior)
+            beams.choose(ranking, scores, self.beam)
+
+    def proposed(self, seen: Tensor, position: int) -> Tensor | float:
+        """What speaks for each token before any is tried (N, V): its log-likelihood up to a constant, or near it."""
+        if position == 0 and self.table is not None:
+            return -self.table.distances(seen) / (2 * self.noise**2)
+        if self.typical is not None:
+            return self.typical.log_likelihood(seen, self.noise)
+        return 0.0 if self.probe is None else self.probe(seen, self.directions)
 
     def prior(self, beams: Beams) -> Tensor:
         """The language model's log-probability of each token behind each prefix, (N, V)."""
@@ -122,90 +131,160 @@ class Posterior(Inverter):
         log_probabilities: Tensor = self.model.head.lm_head(hidden).log_softmax(dim=1)
         return log_probabilities
 
-    def tried(self, beams: Beams, target: Tensor, ranking: Tensor, prior: Tensor) -> Trials:
-        """The score of every token that was tried behind every prefix, in growing batches.
+    def tried(self, beams: Beams, target: Tensor, proposed: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens in the order of trial behind every prefix (N, C), and their scores, −∞ where one was not tried.
 
-        A prefix is done when the best of its last batch is hopelessly behind the best of its prompt.
+        They are tried in growing batches. The first shows where the states behind a prefix lie, and what follows is
+        ranked anew by it. A prefix is done when it has no say beside the best of its prompt, or when hardly any of the
+        proposals' probability is left. The greedy prefix is searched as if it were alone.
         """
-        trials = Trials(beams)
+        ranking, need = self.ranked(proposed)
+        scores = torch.full_like(ranking, -math.inf, dtype=prior.dtype)
+        best, of_prompt = scores[:, 0].clone(), scores.new_full((beams.prompts,), -math.inf)
+        expected, width = torch.zeros_like(best, dtype=torch.bool), target.shape[1]
+        far = self.noise**2 * (width + SURPRISING * math.sqrt(2 * width))
         live = torch.arange(len(ranking), device=target.device)
         start, size = 0, FIRST_BATCH
         while start < ranking.shape[1] and len(live):
             ids = ranking[live, start : start + size]  # (n, k)
-            rows = max(self.at_once // ids.shape[1], 1)
-            parts = zip(live.split(rows), ids.split(rows), strict=True)
-            squares = torch.cat([self.squares(beams.prefix, target[part], some, part) for part, some in parts])
-            likelihood = -squares / (2 * self.noise**2)
-            scores = beams.score[live, None] + likelihood + prior[live].gather(1, ids)
-            trials.add(live, ids, scores)
-            hopeful = scores.amax(dim=1) > trials.best[beams.prompt[live]] - NEGLIGIBLE
-            live = live[hopeful]
+            squares, shift = self.squares(beams.prefix, target[live], ids, live)
+            found = beams.score[live, None] + prior[live].gather(1, ids) - squares / (2 * self.noise**2)
+            scores[live, start : start + size] = found
+            best[live] = best[live].maximum(found.amax(dim=1))
+            expected[live] |= squares.amin(dim=1) <= far
+            of_prompt.scatter_reduce_(0, beams.prompt[live], best[live], "amax")
+            least = torch.where(beams.greedy[live], best[live], of_prompt[beams.prompt[live]]) - NEGLIGIBLE
+            going = best[live] > least
             start, size = start + size, size * GROWTH
-        return trials
+            if start == FIRST_BATCH and self.typical is not None and beams.length and start < ranking.shape[1]:
+                rows = live[going]
+                moved = prior[rows] + self.typical.log_likelihood(target[rows], self.noise, shift[going])
+                ranking[rows], need[rows] = self.ranked(moved, ranking[rows, :start])
+            live = live[going & ((start < need[live]) | ~expected[live])]
+        return ranking, scores
 
-    def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> Tensor:
-        """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K)."""
-        return (prefix.states_of_rivals(ids, rows) - target[:, None]).square().sum(dim=2)
+    def ranked(self, proposed: Tensor, tried: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The tokens in the order of trial, those that were tried first, (N, V) → (N, C), and how many are worth it."""
+        probability = proposed.softmax(dim=1)
+        if tried is not None:
+            probability = probability.scatter(1, tried, 2.0)
+        value, ranking = probability.topk(self.candidates, dim=1)
+        if tried is not None:
+            ranking[:, : tried.shape[1]] = tried
+        left = 1 - probability.masked_fill(probability > 1, 0).sum(dim=1, keepdim=True)  # what the tried ones had
+        covered = left + value.masked_fill(value > 1, 0).cumsum(dim=1)
+        return ranking, 1 + (covered < 1 - MISSED).sum(dim=1)
+
+    def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K), and their shift.
+
+        The shift (n, k) is how far from the tokens' typical states theirs are; 0 where those are not known.
+        """
+        size = max(self.at_once // ids.shape[1], 1)
+        squares, shifts = [], []
+        for h, some, row in zip(target.split(size), ids.split(size), rows.split(size), strict=True):
+            states = prefix.states_of_rivals(some, row)  # (m, K, k)
+            squares.append((states - h[:, None]).square().sum(dim=2))
+            usual = states if self.typical is None else self.typical.mean[some]
+            shifts.append((states - usual).mean(dim=1))
+        return torch.cat(squares), torch.cat(shifts)
+
+    def enter(self, texts: Texts, states: Tensor, log: Log) -> None:
+        """Write the best text of some prompts down, with what speaks for it."""
+        length = texts.tokens.shape[1]
+        parts = texts.tokens.split(max(self.at_once // length, 1))
+        ours = torch.cat([self.model.encoder(part) for part in parts])  # (n, t, k)
+        loss = (ours - states[texts.prompt, :length]).square().mean(dim=2)
+        log.confidence |= dict(zip(texts.prompt.tolist(), texts.confidence.tolist(), strict=True))
+        no_steps, no_trace = torch.zeros_like(texts.prompt), Trace(self.vocabulary, len(texts.prompt), None, on=False)
+        for t in range(length):
+            commit = Commit(
+                texts.tokens[:, t], no_steps.bool(), loss[:, t], no_steps, texts.tried[:, t], texts.probability[:, t]
+            )
+            log.enter(texts.prompt, states[texts.prompt, t], commit, no_trace)
+
+
+def learned_behind_noise(
+    model: SplitLanguageModel,
+    sequences: Sequence[Sequence[int]],
+    starts: Tensor,
+    noise: float,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """What is prepared for a model, its cut and this noise, by the names that `Posterior` has for it.
+
+    Args:
+        model: as it is released.
+        sequences: the attacker's own text.
+        starts: the tokens that documents of it begin with (N,).
+        noise: the standard deviation of the noise on an entry of a state.
+        folder: where it is kept; None: nowhere.
+    """
+    first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary)
+    if model.vocabulary > SMALL:
+        return {**learned(model, sequences, folder, noise), "first": first}
+    if folder is None:
+        return {"typical": Typical(typical_states(model, sequences)), "table": first_states(model), "first": first}
+    typical = Typical(cached_typical_states(model, sequences, folder))
+    return {"typical": typical, "table": cached_first_states(model, folder), "first": first}
 
 
 @torch.no_grad()
-def bayes_given_prefix(inverter: Posterior, states: Tensor, truth: Tensor) -> Tensor:
+def bayes_given_prefix(inverters: Sequence[Posterior], states: Sequence[Tensor], truth: Tensor) -> list[Tensor]:
     """Whether the most probable token of the whole vocabulary is the true one, behind the true prefix, (B, T) of bool.
 
-    For this noise and this prior no attack is right more often at a position, whatever it knows of the text before.
+    Of all who know the text before a position, this noise and this prior, and read the states up to there, nobody is
+    right more often. Who reads what follows, too, may be.
 
     Args:
-        inverter: whose model, noise and prior count.
-        states: the leaked states (B, T, k).
+        inverters: whose noise and prior count, of one model: one for each noise.
+        states: the leaked states behind each (B, T, k).
         truth: the true tokens (B, T).
     """
-    beams = Beams(inverter.model, len(truth), states.device)
-    every = torch.arange(len(inverter.vocabulary), device=states.device)
-    found = []
+    model, at_once, device = inverters[0].model, inverters[0].at_once, truth.device
+    beams, every = Beams(model, len(truth), device), torch.arange(model.vocabulary, device=device)
+    everyone = torch.ones(len(truth), dtype=torch.bool, device=device)
+    found: list[list[Tensor]] = [[] for _ in inverters]
     for t in range(truth.shape[1]):
-        target, prior = states[:, t], inverter.prior(beams)
-        width = max(inverter.at_once // len(truth), 1)
-        squares = [
-            inverter.squares(beams.prefix, target, part.expand(len(truth), -1), beams.prompt)
-            for part in every.split(width)
-        ]
-        scores = prior - torch.cat(squares, dim=1) / (2 * inverter.noise**2)
-        found.append(scores.argmax(dim=1) == truth[:, t])
-        beams.go_on(beams.prompt, truth[:, t], beams.score)
-    return torch.stack(found, dim=1)
+        beams.advance(everyone)
+        scores: list[list[Tensor]] = [[] for _ in inverters]
+        for part in every.split(max(at_once // len(truth), 1)):
+            rivals = beams.prefix.states_of_rivals(part.expand(len(truth), -1), beams.prompt)  # (B, K, k)
+            for inverter, seen, kept in zip(inverters, states, scores, strict=True):
+                kept.append(-(rivals - seen[:, t, None]).square().sum(dim=2) / (2 * inverter.noise**2))
+        for inverter, likelihood, right in zip(inverters, scores, found, strict=True):
+            best = (inverter.prior(beams) + torch.cat(likelihood, dim=1)).argmax(dim=1)
+            right.append(best == truth[:, t])
+        beams.go_on(beams.prompt, truth[:, t], beams.score, beams.greedy)
+    return [torch.stack(each, dim=1) for each in found]
 
 
-@dataclass
-class Trials:
-    """What trying tokens behind prefixes came to, all of it, one entry a token tried.
+@torch.no_grad()
+def blind_text(model: SplitLanguageModel, starts: Tensor, length: int, beam: int = BEAM) -> list[int]:
+    """The most probable text of a length to somebody who sees no states: what any leak is measured from.
 
     Args:
-        beams: whose prefixes they were tried behind.
+        model: whose prior counts.
+        starts: the tokens that the attacker's own documents begin with (N,); the text begins as most of them do.
+        length: of the text.
+        beam: how many texts are followed at once.
     """
-
-    beams: Beams
-    row: list[Tensor] = field(default_factory=list)
-    token: list[Tensor] = field(default_factory=list)
-    score: list[Tensor] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        count = self.beams.prompts
-        self.best = torch.full((count,), -math.inf, device=self.beams.prompt.device)
-        self.count = torch.zeros_like(self.best, dtype=torch.long)
-
-    def add(self, rows: Tensor, ids: Tensor, scores: Tensor) -> None:
-        """Enter the tokens tried behind some prefixes, (n,) and (n, K)."""
-        prompt = self.beams.prompt[rows]
-        self.best = self.best.scatter_reduce(0, prompt, scores.amax(dim=1).to(self.best), "amax")
-        self.count = self.count.index_add(0, prompt, torch.full_like(prompt, ids.shape[1]))
-        for column, values in ((self.row, rows[:, None].expand_as(ids)), (self.token, ids), (self.score, scores)):
-            column.append(values.flatten())
+    first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary).argmax()
+    texts = first.to(model.embeddings.weight.device).view(1, 1)
+    scores = torch.zeros(1, device=texts.device)
+    for _ in range(length - 1):
+        following: Tensor = model(texts)[:, -1].log_softmax(dim=1)  # (K, V)
+        scores, best = (scores[:, None] + following).flatten().topk(min(beam, len(texts) * model.vocabulary))
+        texts = torch.cat([texts[best // model.vocabulary], best[:, None] % model.vocabulary], dim=1)
+    found: list[int] = texts[0].tolist()
+    return found
 
 
 class Beams:
     """The prefixes of B prompts that are still thought of, N in all, each with its prompt and its score.
 
-    What is dropped on the way keeps its share of the probability: from it follow the probabilities of what is left.
+    The greedy one is always among them: a wide beam is then never worse than a narrow one. What is dropped on the way
+    keeps its share of the probability: from it follow the probabilities of what is left.
 
     Args:
         model: the split language model.
@@ -214,126 +293,158 @@ class Beams:
     """
 
     def __init__(self, model: SplitLanguageModel, prompts: int, device: torch.device) -> None:
-        self.model, self.prompts, self.device = model, prompts, device
-        self.prefix = Prefix(model, prompts)
-        self.prompt = torch.arange(prompts, device=device)  # (N,), ascending
+        self.prompts, self.prefix = prompts, Prefix(model, prompts)
+        self.prompt = torch.arange(prompts, device=device)  # (N,), ascending, a prompt's best first
         self.score = torch.zeros(prompts, device=device)  # (N,), log-probability up to a constant a prompt
         self.tokens = torch.empty(prompts, 0, dtype=torch.long, device=device)  # (N, t)
-        self.kept = torch.ones(
-            prompts, dtype=torch.float64, device=device
-        )  # the share of it all that was never dropped
+        self.greedy = torch.ones_like(self.prompt, dtype=torch.bool)  # (N,), whether it took the best token each time
+        self.came_from = self.prompt  # (N,), the row of the prefix that each goes on from
+        self.kept = torch.ones(prompts, dtype=torch.float64, device=device)  # (B,), the share that was never dropped
         self.tried = torch.empty(prompts, 0, dtype=torch.long, device=device)  # (B, t)
-        self.ended: list[Ended] = []
-        self.dropped: list[Dropped] = []
+        self.ended: list[tuple[Tensor, Tensor, Tensor]] = []  # prompts, tokens, scores
+        self.steps: list[Step] = []
 
     @property
     def length(self) -> int:
         """How many tokens the prefixes have."""
         return self.tokens.shape[1]
 
-    def choose(self, trials: Trials, beam: int) -> None:
-        """Go on with the best few tokens of each prompt, and note what share of its probability is dropped."""
-        row, token, score = (torch.cat(each) for each in (trials.row, trials.token, trials.score))
-        prompt = self.prompt[row]
-        order = score.argsort(descending=True)
-        order = order[prompt[order].argsort(stable=True)]  # by prompt, the best first
-        place = places(prompt[order])
-        top = order[(place < beam) & (score[order] > trials.best[prompt[order]] - NEGLIGIBLE)]
-        total = log_sum(score, prompt, self.prompts)  # (B,)
-        share = (score - total[prompt]).double().exp()  # of the prompt's own probability
-        chosen = torch.zeros_like(share, dtype=torch.bool).index_fill(0, top, True)
-        # what is dropped, by the prefix that it came from
-        lost = torch.zeros(len(self.prompt), dtype=torch.float64, device=self.device)
-        lost.index_add_(0, row[~chosen], share[~chosen])
-        self.dropped.append(Dropped(self.prompt, self.tokens, lost * self.kept[self.prompt]))
-        still = torch.zeros_like(self.kept).index_add_(0, prompt[top], share[top])
-        self.kept = torch.where(still > 0, self.kept * still, self.kept)
-        self.tried = torch.cat([self.tried, trials.count[:, None]], dim=1)
-        self.go_on(row[top], token[top], score[top])
-
-    def go_on(self, rows: Tensor, tokens: Tensor, scores: Tensor) -> None:
-        """Each of these prefixes, one by one or several times, with one more token."""
-        self.prefix.keep(rows)
-        self.prompt, self.score = self.prompt[rows], scores
-        self.tokens = torch.cat([self.tokens[rows], tokens[:, None]], dim=1)
-        self.prefix.commit(tokens)
-
-    def finish(self, over: Tensor) -> None:
-        """Put the prompts aside that have ended, (B,) of bool."""
-        leaving = over[self.prompt]
-        if leaving.any():
-            self.ended.append(Ended(self.prompt[leaving], self.tokens[leaving], self.score[leaving]))
-            rows = (~leaving).nonzero()[:, 0]
-            self.prefix.keep(rows)
+    def advance(self, going: Tensor) -> None:
+        """Put the prompts aside that have ended, the others go on, (B,) of bool, and bring the cache up to date."""
+        rows, leaving = going[self.prompt].nonzero()[:, 0], (~going[self.prompt]).nonzero()[:, 0]
+        if len(leaving):
+            self.ended.append((self.prompt[leaving], self.tokens[leaving], self.score[leaving]))
             self.prompt, self.score, self.tokens = self.prompt[rows], self.score[rows], self.tokens[rows]
+            self.greedy, self.came_from = self.greedy[rows], self.came_from[rows]
+        if self.length:
+            self.prefix.keep(self.came_from)
+            self.prefix.commit(self.tokens[:, -1])
 
-    def enter(self, log: Log, states: Tensor, vocabulary: Vocabulary, at_once: int) -> None:
-        """Write the most probable text of each prompt down, with the probability of each of its tokens."""
-        self.finish(torch.ones(self.prompts, dtype=torch.bool, device=self.device))
-        for each in self.ended:
-            if each.tokens.shape[1]:
-                self.enter_texts(each, log, states, vocabulary, at_once)
+    def choose(self, ranking: Tensor, scores: Tensor, beam: int) -> None:
+        """Go on with the best few tokens of each prompt, and note what share of its probability is dropped.
 
-    def enter_texts(self, ended: Ended, log: Log, states: Tensor, vocabulary: Vocabulary, at_once: int) -> None:
-        """The same for prompts of one length."""
-        best = ended.first()
-        prompts, texts = ended.prompt[best], ended.tokens[best]  # (n,), (n, t)
-        share = self.shares(ended)
-        probability = self.probability(ended, share, prompts, texts)
-        log.confidence |= dict(zip(prompts.tolist(), share[best].tolist(), strict=True))
-        length = texts.shape[1]
-        parts = texts.split(max(at_once // length, 1))
-        ours = torch.cat([self.model.encoder(part) for part in parts])  # (n, t, k)
-        loss = (ours - states[prompts, :length]).square().mean(dim=2)
-        nothing = torch.zeros_like(prompts)
-        for t in range(length):
-            no_trace = Trace(vocabulary, len(prompts), None, on=False)
-            commit = Commit(texts[:, t], nothing.bool(), loss[:, t], nothing, self.tried[prompts, t], probability[:, t])
-            log.enter(prompts, states[prompts, t], commit, no_trace)
-
-    def shares(self, ended: Ended) -> Tensor:
-        """The probability of each whole text that is left, (n,): its share of all that was thought of on the way."""
-        left = ended.score - log_sum(ended.score, ended.prompt, self.prompts)[ended.prompt]
-        return left.double().exp() * self.kept[ended.prompt]
-
-    def probability(self, ended: Ended, share: Tensor, prompts: Tensor, texts: Tensor) -> Tensor:
-        """The probability of each token of the best texts, (n, t): of all texts thought of on the way, who agree there.
-
-        A text that was dropped agrees where it had the same token by then; what it would have gone on with is unknown,
-        and counts against.
+        Args:
+            ranking: the tokens behind each prefix (N, C).
+            scores: of the texts that they make, −∞ where one was not tried (N, C).
+            beam: how many are kept.
         """
-        row = torch.full((self.prompts,), -1, device=self.device)
-        row[prompts] = torch.arange(len(prompts), device=self.device)
-        every = [Dropped(ended.prompt, ended.tokens, share), *self.dropped]
-        agreed = torch.zeros(texts.shape, dtype=torch.float64, device=self.device)
-        for each in every:
-            inside = row[each.prompt] >= 0
-            place, t = row[each.prompt[inside]], min(each.tokens.shape[1], texts.shape[1])
-            same = each.tokens[inside, :t] == texts[place, :t]
-            agreed[:, :t] += torch.zeros_like(agreed[:, :t]).index_add_(0, place, same * each.share[inside, None])
-        return agreed.clamp(0, 1).to(ended.score)
+        total = log_sum(scores.double().logsumexp(dim=1), self.prompt, self.prompts)  # (B,)
+        row, column, greedy = self.best_few(scores, beam)
+        share = (scores.double() - total[self.prompt, None]).exp() * self.kept[self.prompt, None]
+        kept = torch.zeros_like(scores, dtype=torch.bool).index_put_((row, column), torch.tensor(True))
+        self.steps.append(Step(self.prompt, self.tokens, ranking, share, kept, self.kept))
+        going = torch.zeros_like(self.kept).index_add_(0, self.prompt[row], share[row, column])
+        self.kept = torch.where(going > 0, going, self.kept)
+        count = torch.zeros_like(self.tried[:, :0].sum(dim=1))
+        count.index_add_(0, self.prompt, scores.isfinite().sum(dim=1))
+        self.tried = torch.cat([self.tried, count[:, None]], dim=1)
+        self.go_on(row, ranking[row, column], scores[row, column], greedy)
+
+    def best_few(self, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows and columns of the scores (N, C) that are kept, by prompt, the best first, and which are greedy."""
+        best = scores.new_full((self.prompts,), -math.inf).scatter_reduce(0, self.prompt, scores.amax(dim=1), "amax")
+        greedy = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.argmax(dim=1, keepdim=True), True)
+        greedy &= self.greedy[:, None]
+        row, column = (greedy | (scores > best[self.prompt, None] - NEGLIGIBLE)).nonzero().unbind(dim=1)
+        kept = self.in_order(row, scores[row, column].masked_fill(greedy[row, column], math.inf))
+        kept = kept[places(self.prompt[row[kept]]) < beam]
+        row, column = row[kept], column[kept]
+        order = self.in_order(row, scores[row, column])
+        row, column = row[order], column[order]
+        return row, column, greedy[row, column]
+
+    def in_order(self, rows: Tensor, scores: Tensor) -> Tensor:
+        """The order of texts that go on from these prefixes, by prompt, the best first."""
+        order = scores.argsort(descending=True, stable=True)
+        return order[self.prompt[rows[order]].argsort(stable=True)]
+
+    def go_on(self, rows: Tensor, tokens: Tensor, scores: Tensor, greedy: Tensor) -> None:
+        """Each of these prefixes, once or several times, with one more token; `advance` brings the cache after it."""
+        grown = torch.cat([self.tokens[rows], tokens[:, None]], dim=1)
+        self.prompt, self.score, self.tokens = self.prompt[rows], scores, grown  # what is entered after Ctrl-C
+        self.greedy, self.came_from = greedy, rows
+
+    def texts(self) -> list[Texts]:
+        """The best text of every prompt, those of one length together."""
+        left = (self.prompt, self.tokens, self.score)
+        return [self.best_of(*each) for each in (*self.ended, left) if each[1].numel()]
+
+    def best_of(self, prompt: Tensor, tokens: Tensor, score: Tensor) -> Texts:
+        """The best text of each prompt, with the probability of each of its tokens and of all of it."""
+        share = (score.double() - log_sum(score.double(), prompt, self.prompts)[prompt]).exp() * self.kept[prompt]
+        best = (places(prompt) == 0).nonzero()[:, 0]
+        prompts, texts = prompt[best], tokens[best]
+        row = torch.full((self.prompts,), -1, device=prompt.device)
+        row[prompts] = torch.arange(len(prompts), device=prompt.device)
+        agreed = torch.zeros(texts.shape, dtype=torch.float64, device=prompt.device)
+        agreed.index_add_(0, row[prompt], (tokens == texts[row[prompt]]) * share[:, None])
+        for step in self.steps[: texts.shape[1]]:
+            step.add_agreeing(agreed, texts, row)
+        probability = agreed.clamp(0, 1).to(score)
+        return Texts(prompts, texts, probability, share[best], self.tried[prompts, : texts.shape[1]])
 
 
 @dataclass
-class Ended:
-    """Prefixes that are whole texts: their prompts (n,), tokens (n, t) and scores (n,)."""
+class Step:
+    """All that was thought of at one position t, and what of it was dropped.
+
+    Args:
+        prompt: of each prefix (N,).
+        tokens: the prefixes (N, t).
+        ranking: the tokens behind them (N, C).
+        share: of the prompt's probability that each of the longer texts has (N, C).
+        kept: which of them went on (N, C).
+        before: the share of all that was thought of here together (B,), what was dropped earlier has the rest.
+    """
 
     prompt: Tensor
     tokens: Tensor
-    score: Tensor
-
-    def first(self) -> Tensor:
-        """The place of each prompt's best, which comes first."""
-        return (places(self.prompt) == 0).nonzero()[:, 0]
-
-
-@dataclass
-class Dropped:
-    """The share of their prompt's probability that left at prefixes: prompts (n,), tokens (n, t) and shares (n,)."""
-
-    prompt: Tensor
-    tokens: Tensor
+    ranking: Tensor
     share: Tensor
+    kept: Tensor
+    before: Tensor
+
+    def add_agreeing(self, agreed: Tensor, texts: Tensor, row: Tensor) -> None:
+        """Add the share of what was dropped that agrees with the texts (n, T) at each position, to (n, T).
+
+        What was dropped here agrees where its tokens do. Its later tokens nobody tried: they are taken to agree as
+        often as those do that were thought of there.
+
+        Args:
+            agreed: what is known so far.
+            texts: one a prompt.
+            row: the text of each prompt (B,), −1 where it has none.
+        """
+        inside = (row[self.prompt] >= 0).nonzero()[:, 0]
+        place, t = row[self.prompt[inside]], self.tokens.shape[1]
+        share, dropped = self.share[inside], self.share[inside].masked_fill(self.kept[inside], 0.0)
+        same = self.tokens[inside] == texts[place, :t]
+        agreed[:, :t] += torch.zeros_like(agreed[:, :t]).index_add_(0, place, same * dropped.sum(dim=1, keepdim=True))
+        same_here = self.ranking[inside] == texts[place, t, None]  # (m, C)
+        every, lost = (torch.zeros_like(agreed[:, t]).index_add_(0, place, (same_here * each).sum(dim=1))
+                       for each in (share, dropped))  # fmt: skip
+        before = torch.ones_like(agreed[:, t])
+        before[place] = self.before[self.prompt[inside]]
+        agreed[:, t] += lost + (1 - before) * every / before.clamp_min(1e-300)
+
+
+@dataclass
+class Texts:
+    """The best texts of n prompts of one length t.
+
+    Args:
+        prompt: which prompts (n,).
+        tokens: their texts (n, t).
+        probability: of each token (n, t).
+        confidence: the probability that all tokens are right (n,).
+        tried: how many tokens were fed forward at each position (n, t).
+    """
+
+    prompt: Tensor
+    tokens: Tensor
+    probability: Tensor
+    confidence: Tensor
+    tried: Tensor
 
 
 def places(prompt: Tensor) -> Tensor:
@@ -351,9 +462,5 @@ def places(prompt: Tensor) -> Tensor:
 
 def log_sum(score: Tensor, prompt: Tensor, prompts: int) -> Tensor:
     """log Σ exp(score) over the entries of each prompt, (N,) → (B,); −∞ where it has none."""
-    most = torch.full((prompts,), -math.inf, dtype=score.dtype, device=score.device)
-    most = most.scatter_reduce(0, prompt, score, "amax")
-    shifted = (score - most[prompt]).double().exp()
-    return most + torch.zeros(prompts, dtype=torch.float64, device=score.device).index_add_(
-        0, prompt, shifted
-    ).log().to(score)
+    most = score.new_full((prompts,), -math.inf).scatter_reduce(0, prompt, score, "amax")
+    return most + torch.zeros_like(most).index_add_(0, prompt, (score - most[prompt]).exp()).log()

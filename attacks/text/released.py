@@ -29,6 +29,11 @@ class ReleasedEncoder(nn.Module):
         super().__init__()
         self.encoder, self.release, self.squeeze = encoder, release, squeeze
 
+    def drawn(self, ids: Tensor) -> Tensor:
+        """What really leaves the client for tokens (B, T), noise and all."""
+        z: Tensor = self.release(self.squeeze(self.encoder(ids)))
+        return z
+
     def forward(self, *inputs: Any, **options: Any) -> Tensor:
         return self.release.expected(self.squeeze(self.encoder(*inputs, **options)))
 
@@ -70,6 +75,11 @@ def as_released(model: SplitLanguageModel, release: Chain, bottleneck: Bottlenec
     assert isinstance(released, SplitLanguageModel)
     released.state_width = model.state_width if bottleneck is None else bottleneck.width
     return released
+
+
+def release_noise(model: SplitLanguageModel) -> float:
+    """The standard deviation of what a model's release adds to an entry at random; 0 where there is none."""
+    return model.encoder.release.noise if isinstance(model.encoder, ReleasedEncoder) else 0.0
 
 
 @torch.no_grad()

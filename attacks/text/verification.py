@@ -14,7 +14,6 @@ from sweetspot.attacks.text.prefix import Prefix
 # of the nearest other token it is above 2e-3, even at first positions, whose states share a few huge coordinates
 TOLERANCE = 2e-5
 FIRST_BATCH, GROWTH = 16, 4  # a good ranking ends in the first batch; a bad one soon gets batches worth their overhead
-LEAST = 64  # tokens tried before one can be far ahead of the others: rarely seen tokens have states like one another's
 ROWS = 1024  # candidates in one forward pass, which bounds its memory
 
 
@@ -26,10 +25,8 @@ class Trials:
         leading_loss: MSE of the first token of the ranking.
         first: the first token in order that ended the search, −1 where none did.
         first_loss: its MSE.
-        best: the token with the smallest score of all that were tried: its MSE, and what speaks against it beforehand.
+        best: the token with the smallest MSE of all that were tried.
         best_loss: its MSE.
-        best_score: its score.
-        second_score: the second smallest.
         tried: how many were fed forward.
     """
 
@@ -38,8 +35,6 @@ class Trials:
     first_loss: Tensor
     best: Tensor
     best_loss: Tensor
-    best_score: Tensor
-    second_score: Tensor
     tried: Tensor
 
     @classmethod
@@ -47,9 +42,7 @@ class Trials:
         """Before anything is tried."""
         loss = torch.full((len(target),), math.inf, dtype=target.dtype, device=target.device)
         token = torch.full((len(target),), -1, device=target.device)
-        none = {
-            name: loss.clone() for name in ("leading_loss", "first_loss", "best_loss", "best_score", "second_score")
-        }
+        none = {name: loss.clone() for name in ("leading_loss", "first_loss", "best_loss")}
         return cls(first=token, best=token.clone(), tried=torch.zeros_like(token), **none)
 
 
@@ -70,8 +63,6 @@ def try_in_order(
     limit: Tensor,
     rows: Tensor,
     at_once: int = ROWS,
-    against: Tensor | None = None,
-    ahead: float = 0.0,
 ) -> Trials:
     """Feed each prompt's ranked tokens forward in growing batches, until a batch holds one within the limit.
 
@@ -82,12 +73,8 @@ def try_in_order(
         limit: the MSE that ends a prompt's search (N,).
         rows: the place of each prompt in the prefix (N,).
         at_once: the most tokens in one forward pass, over all prompts.
-        against: what speaks against each token before its state is seen (N, K), added to its MSE when the best is
-            chosen; None: nothing.
-        ahead: how far the best must be ahead of all others tried for the search to end.
     """
     trials = Trials.none_yet(target)
-    against = torch.zeros_like(ranking, dtype=target.dtype) if against is None else against
     live = torch.arange(len(target), device=target.device)
     start, size = 0, FIRST_BATCH
     while start < ranking.shape[1] and len(live):
@@ -97,34 +84,27 @@ def try_in_order(
         losses = torch.cat([discrete_losses(prefix, target[part], some, rows[part]) for part, some in parts])
         if start == 0:
             trials.leading_loss[live] = losses[:, 0]
-        note_best(trials, live, ids, losses, against[live, start : start + size])
-        note_first(trials, live, ids, losses, limit[live], ahead)
+        note_best(trials, live, ids, losses)
+        note_first(trials, live, ids, losses, limit[live])
         start, size = start + size, size * GROWTH
         live = live[trials.first[live] < 0]
     return trials
 
 
-def note_best(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, against: Tensor) -> None:
+def note_best(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor) -> None:
     """Enter the best of a batch of trials, ids and losses (n, k), of the prompts `live` (n,)."""
     trials.tried[live] += ids.shape[1]
-    scores = losses + against
-    smallest, where = scores.min(dim=1, keepdim=True)
-    better = smallest[:, 0] < trials.best_score[live]
-    others = torch.cat([scores.scatter(1, where, torch.inf), trials.second_score[live, None]], dim=1)
-    loser = torch.where(better, trials.best_score[live], smallest[:, 0])
-    trials.second_score[live] = others.amin(dim=1).minimum(loser)
-    for name, values in (("best", ids), ("best_loss", losses), ("best_score", scores)):
+    smallest, where = losses.min(dim=1, keepdim=True)
+    better = smallest[:, 0] < trials.best_loss[live]
+    for name, values in (("best", ids), ("best_loss", losses)):
         known = getattr(trials, name)
         known[live] = torch.where(better, values.gather(1, where)[:, 0], known[live])
 
 
-def note_first(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, limit: Tensor, ahead: float) -> None:
-    """Enter the first token of a batch within the limit, where the best is far enough ahead."""
+def note_first(trials: Trials, live: Tensor, ids: Tensor, losses: Tensor, limit: Tensor) -> None:
+    """Enter the first token of a batch within the limit."""
     within = losses <= limit[:, None]
     earliest = within.int().argmax(dim=1, keepdim=True)  # the first of equals
     found = within.any(dim=1)
-    if ahead > 0:  # the best may be of an earlier batch
-        found = (trials.best_loss[live] <= limit) & (trials.tried[live] >= LEAST)
-        found &= trials.second_score[live] - trials.best_score[live] >= ahead
     trials.first[live] = torch.where(found, ids.gather(1, earliest)[:, 0], -1)
     trials.first_loss[live] = torch.where(found, losses.gather(1, earliest)[:, 0], torch.inf)

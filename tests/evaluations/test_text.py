@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 import sweetspot.evaluations.text as text
 from sweetspot.attacks.text.channel import Channel
-from sweetspot.attacks.text.hybrid import Hybrid
+from sweetspot.attacks.text.posterior import Posterior
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS
 from sweetspot.commands.evaluate import main
@@ -51,8 +51,8 @@ def timeless(results: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(json.dumps({"attacks": results["attacks"], "worst": results["worst_case"]}))
     for each in kept["attacks"].values():
         for name in ("seconds", "seconds_per_token", "preparation", "environment"):
-            del each[name]
-        del each["observed"]["seconds_per_token"]
+            each.pop(name, None)
+        each["observed"].pop("seconds_per_token", None)
         for channel in each["channels"].values():
             del channel["seconds_per_token"]
     return kept
@@ -71,7 +71,9 @@ def test_the_record_of_every_policy(run: Run) -> None:
     argv = ("--policy", "hybrid", "single-commit", "sipit", "--operating-point", "fast", "--channels", "fp16", "0.3")
     assert main([str(run.folder), *FEW, *argv]) == 0
     results = run.read_results()
-    assert list(results["attacks"]) == ["text/hybrid", "text/single-commit", "text/sipit"]
+    assert list(results["attacks"]) == ["text/blind", "text/hybrid", "text/single-commit", "text/sipit"]
+    blind = results["attacks"].pop("text/blind")
+    assert blind["samples"] == 6
     for key, each in results["attacks"].items():
         assert each["samples"] == 6
         assert each["margin"]["min"] > 0
@@ -118,6 +120,70 @@ def test_utility_behind_a_channel_is_what_the_server_has(run: Run, text_config: 
     assert found["em"]["mean"] < 1
 
 
+def test_leak_is_what_comes_back_beyond_a_guess_without_states(run: Run) -> None:
+    config = AttackConfig(attacks=["text"], prompts=6, channels=["fp16", "2"], device="cpu")
+    results = evaluate(run, config)
+    blind, hybrid = results["attacks"]["text/blind"], results["attacks"]["text/hybrid"]
+    assert results["worst_case"]["attacks"] == ["text/hybrid"], "a guess is no attack"
+    for metric in ("similarity", "em", "token_accuracy"):
+        floor = blind["scores"][metric]
+        for record in (hybrid, *hybrid["channels"].values(), results["worst_case"]):
+            scores = record.get("scores", hybrid["scores"])[metric]
+            room = 1 - sum(floor) / 6
+            expected = [(s - f) / room for s, f in zip(scores, floor, strict=True)]
+            assert record["leaks"][metric] == pytest.approx(expected, abs=1e-4)
+            found = record["leak"][metric]
+            assert found["mean"] == pytest.approx(sum(expected) / 6, abs=1e-4)
+            assert found["worst"] == pytest.approx(max(expected), abs=1e-4)
+    assert hybrid["leak"]["em"]["mean"] == 1
+    assert blind["leak"]["similarity"]["mean"] == pytest.approx(0, abs=1e-6)
+    assert hybrid["channels"]["noise 2"]["leak"]["similarity"]["mean"] < hybrid["leak"]["similarity"]["mean"]
+
+
+def test_a_guess_is_added_to_results_of_before_there_was_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = evaluate(run, AttackConfig(attacks=["text"], prompts=4, channels=["fp16"], device="cpu"))
+    del results["attacks"]["text/blind"]
+    run.write_results(results)
+    monkeypatch.setattr(text, "attacked", lambda *_: pytest.fail("the attack was repeated"))
+    config = AttackConfig(attacks=["text"], prompts=2, channels=["fp16"], device="cpu")
+    assert not text.text_attacked(run, config)
+    after = evaluate(run, config)["attacks"]
+    assert after["text/blind"]["samples"] == 4, "on all prompts that were attacked"
+    assert after["text/hybrid"]["leak"] == results["attacks"]["text/hybrid"]["leak"]
+    assert text.text_attacked(run, config)
+
+
+def test_another_beam_is_another_attack(run: Run) -> None:
+    config = AttackConfig(attacks=["text"], prompts=2, channels=["1"], device="cpu")
+    wide = evaluate(run, config)["attacks"]["text/hybrid"]
+    assert wide["settings"]["beam"] == 8
+    greedy = AttackConfig(attacks=["text"], prompts=2, channels=["1"], device="cpu", beam=1)
+    assert not text.text_attacked(run, greedy)
+    assert evaluate(run, greedy)["attacks"]["text/hybrid"]["settings"]["beam"] == 1
+
+
+def test_a_noisy_release_is_read_by_its_posterior_and_nobody_beats_bayes(
+    text_config: Callable[..., TrainConfig], tmp_path: Path
+) -> None:
+    noisy: dict[str, Any] = {"lam": 0.0, "release": ["gaussian"], "sigma": 1.0, "out": str(tmp_path)}
+    asked: dict[str, Any] = {"attacks": ["text"], "prompts": 20, "channels": ["0.5"], "device": "cpu"}
+    results = train(text_config(**noisy, **asked))
+    hybrid = results["attacks"]["text/hybrid"]
+    detector, prompt = hybrid["observed"]["detector"], hybrid["recovered"][0]
+    assert 0 < hybrid["token_accuracy"]["mean"] < 1
+    assert hybrid["verified"] == 0
+    assert len(prompt["probability"]) == len(prompt["tokens"]) == 10
+    assert detector["flagged"] == [each["confidence"] < 0.5 for each in hybrid["recovered"]]
+    assert detector["score"][0] == pytest.approx(1 - prompt["confidence"], abs=1e-3)
+    assert set(detector["calibration"]) == {"token", "prompt"}
+    assert set(hybrid["channels"]["noise 0.5"]["detector"]["calibration"]) == {"token", "prompt"}
+    for record in (hybrid, hybrid["channels"]["noise 0.5"]):
+        assert record["bayes"]["positions"] == 200
+        spread = 3 * (0.25 / 200) ** 0.5
+        assert record["bayes"]["token_accuracy"] > record["token_accuracy"]["mean"] - spread
+    assert hybrid["channels"]["noise 0.5"]["bayes"]["token_accuracy"] <= hybrid["bayes"]["token_accuracy"] + spread
+
+
 class HugeFirst(torch.nn.Module):
     """An encoder whose first position is a hundred times larger than the others, as in models of Llama's kind."""
 
@@ -140,9 +206,9 @@ def test_attacker_and_server_get_the_same_noise_and_every_batch_its_own(
     tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
     case = text.TextCase(module, tokenizer, text.text_of(run.read_results(), tokenizer), 6, run.folder)
     added: dict[str, list[torch.Tensor]] = {"attacker": [], "server": []}
-    invert, measure = Hybrid.invert, measure_utility
+    invert, measure = Posterior.invert, measure_utility
 
-    def seen_by_the_attacker(self: Hybrid, states: torch.Tensor, truth: Any) -> Any:
+    def seen_by_the_attacker(self: Posterior, states: torch.Tensor, truth: Any) -> Any:
         added["attacker"].append(states - case.states)
         return invert(self, states, truth)
 
@@ -150,7 +216,7 @@ def test_attacker_and_server_get_the_same_noise_and_every_batch_its_own(
         added["server"] += [channel(z) - z for z in torch.zeros(2, 8, 64, 128)]
         return measure(module, datamodule, channel)
 
-    monkeypatch.setattr(Hybrid, "invert", seen_by_the_attacker)
+    monkeypatch.setattr(Posterior, "invert", seen_by_the_attacker)
     monkeypatch.setattr(text, "measure_utility", seen_by_the_server)
     first, again = (text.through(case, Channel.named("0.5", case.unit), seed=3) for _ in range(2))
     ordinary = case.states[:, 1:].square().mean().sqrt().item()
@@ -166,7 +232,7 @@ def test_attacker_and_server_get_the_same_noise_and_every_batch_its_own(
     assert first == again
 
 
-def test_noise_of_before_there_was_one_unit_is_done_again(run: Run) -> None:
+def test_channels_that_another_attacker_read_are_done_again(run: Run) -> None:
     config = AttackConfig(attacks=["text"], prompts=2, channels=["fp16", "1"], device="cpu")
     results = evaluate(run, config)
     hybrid = results["attacks"]["text/hybrid"]
@@ -179,7 +245,7 @@ def test_noise_of_before_there_was_one_unit_is_done_again(run: Run) -> None:
     assert not text.text_attacked(run, config)
     after = evaluate(run, config)["attacks"]["text/hybrid"]
     assert after["channels"]["noise 1"]["perplexity"] == fresh["noise 1"]["perplexity"]
-    assert after["channels"]["fp16"]["perplexity"] == 1.0, "rounding means what it meant"
+    assert after["channels"]["fp16"]["perplexity"] == fresh["fp16"]["perplexity"]
     assert text.text_attacked(run, config)
 
 
@@ -240,6 +306,7 @@ def test_another_text_than_the_runs_own_is_refused(
         (["--operating-point", "slow"], "--operating-point must be one of fast, baseline, high-accuracy; got slow"),
         (["--channels", "fp3"], "--channels must be of fp32, fp16, bf16, int8, or positive noise levels; got fp3"),
         (["--channels", "-1"], "got -1"),
+        (["--beam", "0"], "--beam must be at least 1; got 0"),
         (["--prompts", "0"], "--prompts must be at least 1; got 0"),
     ],
     ids=" ".join,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from sweetspot.attacks.text.diagnostics import (
     Detection,
     auroc,
+    calibration,
     category,
     detect,
     detector_quality,
@@ -20,6 +22,7 @@ from sweetspot.attacks.text.diagnostics import (
 )
 from sweetspot.attacks.text.hybrid import Hybrid
 from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.single_commit import SingleCommit
 from tests.attacks.text.conftest import Trained
 
@@ -51,6 +54,36 @@ def test_quality_counts_by_hand() -> None:
     detection = Detection([True, True, False, False], [0, 2, None, None], [5.0, 3.0, 4.0, 1.0])
     quality = detector_quality(detection, [[9, 1], [1, 1], [1, 9], [1, 1]], [[1, 1]] * 4)
     assert (quality.precision, quality.recall, quality.auroc, quality.located) == (0.5, 0.5, 1.0, 0.5)
+
+
+def test_behind_noise_the_posterior_says_what_is_suspicious() -> None:
+    given = Recovery(
+        tokens=[[1, 2], [3, 4], [5]], verified=[[False] * 2, [False] * 2, [False]],
+        discrete_loss=[[9.0] * 2] * 2 + [[9.0]],
+        residual=[[1.0] * 2] * 2 + [[1.0]], steps=[[0] * 2] * 2 + [[0]], tried=[[1] * 2] * 2 + [[1]], seconds={},
+        probability=[[0.9, 0.95], [0.8, 0.3], [0.6]], confidence=[0.85, 0.3, 0.6],
+    )  # fmt: skip
+    detection = detect(given)
+    assert detection.flagged == [False, True, False]
+    assert detection.first == [None, 1, None]
+    assert detection.score == pytest.approx([0.15, 0.7, 0.4])
+
+
+def test_the_calibration_error_equals_a_loop_over_bins() -> None:
+    torch.manual_seed(0)
+    said = torch.rand(200).tolist()
+    right = (torch.rand(200) < 0.5).tolist()
+    expected = 0.0
+    for low in range(10):
+        inside = [i for i, p in enumerate(said) if low / 10 <= p < (low + 1) / 10]
+        if inside:
+            gap = sum(said[i] for i in inside) / len(inside) - sum(right[i] for i in inside) / len(inside)
+            expected += abs(gap) * len(inside) / 200
+    found = calibration(said, right)
+    assert found.error == pytest.approx(expected)
+    assert sum(found.count) == 200
+    assert calibration([1.0, 0.0], [True, False]).error == 0
+    assert math.isnan(calibration([], []).error)
 
 
 def test_auroc_equals_counting_pairs() -> None:

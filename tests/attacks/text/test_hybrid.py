@@ -81,16 +81,13 @@ def test_the_prior_ranks_the_next_token_as_the_model_does(trained: Trained, leak
         assert torch.allclose(model.head.lm_head(hybrid.foreseen[row, : len(prompt)]), expected, atol=1e-4)
 
 
-def test_noise_is_survived_and_called_unverified(trained: Trained, leaked: Leaked) -> None:
+def test_unknown_noise_is_survived_and_called_unverified(trained: Trained, leaked: Leaked) -> None:
     model = trained.cut("last")
     torch.manual_seed(0)
     noisy = [state + 0.02 * torch.randn_like(state) for state in leaked(model, trained.prompts)]
-    for known in (0.0, 0.02):
-        recovery = Hybrid.prepared(model, trained.text, noise=known).invert(noisy)
-        assert recovery.tokens == trained.prompts  # the margin is far wider than this noise
-        assert recovery.verified_share == 0.0
-    tried = sum(map(sum, recovery.tried)) / sum(map(len, recovery.tried))
-    assert tried < 100  # known noise ends a search that would try all 300
+    recovery = Hybrid.prepared(model, trained.text).invert(noisy)
+    assert recovery.tokens == trained.prompts  # the margin is far wider than this noise
+    assert recovery.verified_share == 0.0
 
 
 def test_a_drowned_state_still_gives_a_text(trained: Trained) -> None:
