@@ -13,6 +13,7 @@ from sweetspot.attacks.text.channel import Channel, noise_unit, within_noise
 from sweetspot.attacks.text.hybrid import learned
 from sweetspot.attacks.text.inverter import checked_states
 from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.datamodules.text import pydoc
@@ -65,7 +66,10 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
         options |= {"noise": noise, "candidates": config.candidates or None}
-        options |= learned(model, own_text(tokenizer), Path(config.cache))
+        lengths = None if noise > 0 else [len(z) for z in leaked]
+        options |= learned(model, own_text(tokenizer), Path(config.cache), lengths=lengths, prepare=config.prepare)
+    if config.policy == "single-commit" and config.text_loss == "scaled":
+        options["spread"] = state_spreads(model, own_text(tokenizer), config.seed)
     inverter = inverter_of(config.policy, model, config.seed, config.operating_point, **options)
     recovery = inverter.invert(leaked, truth)
     seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.state_width))

@@ -18,6 +18,7 @@ from sweetspot.attacks.text.diagnostics import one_step_margin
 from sweetspot.attacks.text.hybrid import Hybrid, learned
 from sweetspot.attacks.text.inverter import Inverter
 from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
@@ -224,6 +225,8 @@ def enter(run: Run, results: dict[str, Any]) -> None:
 def settings_of(policy: str, config: AttackConfig, seed: int) -> dict[str, Any]:
     """What a policy's result depends on, as plain data: a finished attack is known by it."""
     point = {"operating_point": config.operating_point} if policy == "single-commit" else {}
+    if policy == "single-commit" and config.text_loss != "paper":
+        point["text_loss"] = config.text_loss
     return {"policy": policy, "length": LENGTH, "seed": seed, **point}
 
 
@@ -249,6 +252,8 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
     began = time.perf_counter()
     seed, point = settings["seed"], settings.get("operating_point")
     options = {**case.learned, "noise": case.noise} if policy == "hybrid" else {}
+    if settings.get("text_loss") == "scaled":
+        options["spread"] = state_spreads(case.model, case.datamodule.train[0].tolist(), seed)
     inverter = inverter_of(policy, case.model, seed, point, observe=observe, **options)
     prepared = time.perf_counter() - began
     truth = case.truth.tolist()
@@ -309,7 +314,8 @@ def inverter_of(
         model: the split language model whose cut layer leaked.
         seed: for whatever is random.
         operating_point: of single-commit.
-        options: of the inverter; hybrid's probe and table are among them (`learned`).
+        options: of the inverter; hybrid's probe and table are among them (`learned`), and single-commit's spread, with
+            which its loss is scaled (`state_spreads`).
     """
     if policy == "single-commit":
         return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)

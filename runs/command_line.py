@@ -58,7 +58,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "defence": ("lam", "defence", "bottleneck", "release"),
     "training": ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay", "milestones", "seed"),
     "attacks": (),
-    "text": ("length", "vocabulary", "policy", "operating_point", "prompts", "observe"),
+    "text": ("length", "vocabulary", "policy", "operating_point", "text_loss", "prompts", "observe"),
     "run": ("out", "force", "device"),
 }
 ABOUT = {

@@ -72,6 +72,8 @@ def try_in_order(
     at_once: int = ROWS,
     against: Tensor | None = None,
     ahead: float = 0.0,
+    first: int = FIRST_BATCH,
+    growth: int = GROWTH,
 ) -> Trials:
     """Feed each prompt's ranked tokens forward in growing batches, until a batch holds one within the limit.
 
@@ -85,11 +87,13 @@ def try_in_order(
         against: what speaks against each token before its state is seen (N, K), added to its MSE when the best is
             chosen; None: nothing.
         ahead: how far the best must be ahead of all others tried for the search to end.
+        first: how many tokens of each prompt are tried in the first batch,
+        growth: and how many times as many in each that follows.
     """
     trials = Trials.none_yet(target)
     against = torch.zeros_like(ranking, dtype=target.dtype) if against is None else against
     live = torch.arange(len(target), device=target.device)
-    start, size = 0, FIRST_BATCH
+    start, size = 0, first
     while start < ranking.shape[1] and len(live):
         size = min(size, max(at_once // len(live), 1))
         ids = ranking[live, start : start + size]  # (n, k)
@@ -99,7 +103,7 @@ def try_in_order(
             trials.leading_loss[live] = losses[:, 0]
         note_best(trials, live, ids, losses, against[live, start : start + size])
         note_first(trials, live, ids, losses, limit[live], ahead)
-        start, size = start + size, size * GROWTH
+        start, size = start + size, size * growth
         live = live[trials.first[live] < 0]
     return trials
 
