@@ -23,7 +23,7 @@ from sweetspot.runs.config import PREPARE
 
 OWN_PER_TOKEN = 50  # tokens of own text for each to recover: about what a probe of more text saves it in trials
 LEAST_OWN = 4000  # below, a linear map of several hundred entries is not determined
-FITTING = 0.15  # of a forward pass: what the probe's own training adds to a token of text (135 M parameters, 3 epochs)
+FITTING = 0.15  # of a forward pass, roughly: what the probe's own training adds to a token of text
 
 
 @dataclass(frozen=True)
