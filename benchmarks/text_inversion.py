@@ -2,10 +2,14 @@
 
     python benchmarks/text_inversion.py                             # gpt2-tiny, trained first where it is not yet
     python benchmarks/text_inversion.py --model smollm2 --layer 15 --prompts 10 --reference-prompts 1 --only hybrid
+    python benchmarks/text_inversion.py --model smollm2 --only cold
 
 Same model, same prompts, in turns: the machine's speed may drift. Ours recovers all prompts at once. Theirs takes them
 one at a time, so that some of them tell its seconds per token. Every ratio is their seconds per token by ours; of
-`growth`, those of our own hybrid at 10 tokens by those at 80: 1 is flat, below 1 longer texts cost more.
+`growth`, those of our own hybrid at 10 tokens by those at 80: 1 is flat, below 1 longer texts cost more. Of `forward`,
+theirs is one forward pass of the same prompts up to the cut, in batches: 1 is the limit of verified recovery. Of
+`cold`, seconds from nothing prepared to one recovered prompt: ours with what `learned` chooses for it, theirs a probe
+with a softmax over the whole vocabulary, on all of the text, and a table of all first positions.
 """
 
 from __future__ import annotations
@@ -26,10 +30,17 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)  # `train` must be tra
 import torch
 from torch import Tensor
 
-from benchmarks.text_references import Walk, single_commit_as_published, sipit_as_released, targets_of
-from sweetspot.attacks.text.hybrid import Hybrid
+from benchmarks.text_references import (
+    SHARE,
+    Walk,
+    seconds_of_whole_preparation,
+    single_commit_as_published,
+    sipit_as_released,
+    targets_of,
+)
+from sweetspot.attacks.text.hybrid import Hybrid, learned
 from sweetspot.attacks.text.inverter import Inverter
-from sweetspot.attacks.text.probe import first_states, train_probe
+from sweetspot.attacks.text.probe import ROWS
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
@@ -46,7 +57,7 @@ from sweetspot.runs.environment import pick_device
 from sweetspot.training import train
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "gpt2_tiny.yaml"
-PARTS = ("hybrid", "single-commit", "growth")
+PARTS = ("hybrid", "single-commit", "growth", "cold")
 REFERENCES = {"hybrid": 20, "single-commit": 2}  # prompts for theirs: SIPIT's steps vary more, and take less time
 AMORTISED = 100  # prompts that a model's one-time preparation is shared out to
 LENGTHS = (10, 20, 40, 80)
@@ -189,19 +200,12 @@ def in_turns(name: str, setting: Setting, ours: Inverter, reference: Reference, 
 
 
 def prepared(setting: Setting) -> tuple[Hybrid, float]:
-    """Hybrid with its probe and its table made anew, and the seconds that this took."""
-    own = own_text(setting.tokenizer)
+    """Hybrid with all that it can learn made anew, and the seconds that this took."""
+    lengths = [len(each) for each in setting.states]
     began = time.perf_counter()
-    probe = train_probe(setting.model, own)
-    halfway = time.perf_counter()
-    inverter = Hybrid(setting.model, probe, first_states(setting.model))
-    inverter.clock.now()  # waits for the device
-    ended = time.perf_counter()
-    print(
-        f"preparation, once per model and cut: {ended - began:.1f} s "
-        f"(probe {halfway - began:.1f} s, first-position table {ended - halfway:.1f} s)",
-        flush=True,
-    )
+    inverter = Hybrid(setting.model, **learned(setting.model, own_text(setting.tokenizer), None, 0.0, lengths, "full"))
+    ended = inverter.clock.now()  # waits for the device
+    print(f"preparation, once per model and cut: {ended - began:.1f} s", flush=True)
     inverter.invert(setting.states[:1])  # the first pass warms up
     return inverter, ended - began
 
@@ -216,7 +220,56 @@ def hybrid_figures(setting: Setting, inverter: Hybrid, preparation: float, refer
         sys.exit("hybrid recovers fewer prompts than the reference does")
     ours, theirs = sum(turns.split_of_ours.values()), sum(turns.split_of_theirs.values())
     amortised = ours + preparation / (AMORTISED * len(setting.prompts[0]))
-    return [ratio("hybrid", ours, theirs), ratio("hybrid_amortised", amortised, theirs)]
+    figures = [ratio("hybrid", ours, theirs), ratio("hybrid_amortised", amortised, theirs)]
+    return [*figures, *forward_figures(setting, inverter, repeats)]
+
+
+def forward_figures(setting: Setting, inverter: Hybrid, repeats: int) -> list[str]:
+    """Hybrid against one forward pass of the prompts, in turns."""
+    tokens, recovery = sum(map(len, setting.prompts)), inverter.invert(setting.states[:1])
+    ours: list[float] = []
+    forward = [seconds_of_forward(setting)]
+    for _ in range(repeats):
+        recovery = inverter.invert(setting.states)
+        ours.append(recovery.seconds_per_token["total"])
+        forward.append(seconds_of_forward(setting) / tokens)
+    print(
+        f"against one forward pass: EM {em(recovery.tokens, setting.prompts):.0f} %, "
+        f"{recovery.verified_share:.1%} verified, {tried_per_token(recovery):.1f} tried a token",
+        flush=True,
+    )
+    return [ratio("forward", statistics.median(ours), statistics.median(forward[1:]))]  # the first warms up
+
+
+@torch.no_grad()
+def seconds_of_forward(setting: Setting) -> float:
+    """How long the client's part takes on all prompts, in batches."""
+    ids = torch.tensor(setting.prompts, device=setting.device)
+    began = time.perf_counter()
+    for part in ids.split(max(ROWS // ids.shape[1], 1)):
+        states = setting.model.encoder(part)
+    states.sum().cpu()  # waits for the device
+    return time.perf_counter() - began
+
+
+def cold_figures(setting: Setting) -> list[str]:
+    """One prompt with nothing prepared: what hybrid chooses to learn for it, against learning all there is."""
+    own, states, prompt = own_text(setting.tokenizer), setting.states[:1], setting.prompts[:1]
+    print("cold start on one prompt:", flush=True)
+    began = time.perf_counter()
+    prepared = learned(setting.model, own, lengths=[len(prompt[0])])
+    halfway = time.perf_counter()
+    recovery = Hybrid(setting.model, **prepared).invert(states)
+    ours = time.perf_counter() - began
+    theirs = seconds_of_whole_preparation(setting.model, own)
+    print(
+        f"  ours: {halfway - began:.1f} s of preparation, {ours - halfway + began:.1f} s of recovery, "
+        f"EM {em(recovery.tokens, prompt):.0f} %, {recovery.verified_share:.1%} verified, "
+        f"{tried_per_token(recovery):.0f} tried a token\n"
+        f"  theirs: {theirs:.1f} s of preparation alone, from one in {SHARE} of its parts",
+        flush=True,
+    )
+    return [f"ratio cold {theirs / ours:.2f} (ours {ours:.3g} s, theirs {theirs:.3g} s)"]
 
 
 def single_commit_figures(setting: Setting, references: int, operating_point: str) -> list[str]:
@@ -305,6 +358,8 @@ def benchmark(chosen: argparse.Namespace) -> None:
         figures += single_commit_figures(setting, references["single-commit"], chosen.operating_point)
     if "growth" in parts:
         figures += growth_figures(setting, inverter, chosen.growth_prompts, chosen.repeats)
+    if "cold" in parts:
+        figures += cold_figures(setting)
     print(f"all of it took {duration(time.perf_counter() - began)}")
     print("\n".join(figures))
 

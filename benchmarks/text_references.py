@@ -6,6 +6,7 @@ included. Their settings are those of our own policies, so that they decide the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,11 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sweetspot.attacks.text.probe import ROWS, Probe, directions_of, first_states, states_and_tokens, with_random
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.recovery import Clock
 from sweetspot.attacks.text.sipit import CLIP, LR, RESET_EVERY, RESET_PER_TOKENS
 from sweetspot.attacks.text.verification import TOLERANCE
+from sweetspot.attacks.text.vocabulary import Vocabulary
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
+
+SHARE = 20  # one in so many of the parts of a whole preparation is timed: they are all alike
 
 
 @dataclass
@@ -154,3 +159,26 @@ def first_verified(
         if (state_behind(model, prefix, token) - h).norm() <= TOLERANCE * h.norm():
             return token, tried
     return order[0], len(order)
+
+
+def seconds_of_whole_preparation(model: SplitLanguageModel, sequences: Sequence[Sequence[int]]) -> float:
+    """How long a probe takes whose softmax is over the whole vocabulary, one epoch of all the text, and a full table.
+
+    Its batches are of 128, and a part of all three, states, steps and table, is timed.
+    """
+    text = with_random(sequences, model.vocabulary, seed=0)[::SHARE]
+    began = time.perf_counter()
+    states, tokens = states_and_tokens(model.eval(), text)
+    directions = directions_of(Vocabulary(model.embeddings.weight))
+    probe = Probe(model.state_width, model.width).to(states)
+    probe.mean, probe.spread = states.mean(dim=0), states.std(dim=0) + 1e-6
+    optimiser = torch.optim.Adam(probe.parameters(), lr=3e-3)
+    with torch.enable_grad():
+        for batch in torch.arange(len(tokens), device=tokens.device).split(128):
+            optimiser.zero_grad(set_to_none=True)
+            F.cross_entropy(probe(states[batch], directions), tokens[batch]).backward()
+            optimiser.step()
+    count = max(model.vocabulary // SHARE, min(ROWS, model.vocabulary))
+    halfway = time.perf_counter()
+    first_states(model, torch.arange(count, device=tokens.device))
+    return SHARE * (halfway - began) + model.vocabulary / count * (time.perf_counter() - halfway)

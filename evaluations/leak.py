@@ -15,6 +15,7 @@ from sweetspot.attacks.text.hybrid import learned
 from sweetspot.attacks.text.inverter import checked_states
 from sweetspot.attacks.text.observations import observed
 from sweetspot.attacks.text.posterior import learned_behind_noise
+from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import ReleasedEncoder, as_released, release_noise
 from sweetspot.datamodules.text import first_tokens, pydoc
@@ -68,7 +69,10 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
     noise = math.hypot(max(channel.spread(z) for z in leaked), release_noise(model))
     options: dict[str, Any] = {"observe": config.observe}
     if config.policy == "hybrid":
-        options |= {"candidates": config.candidates or None, **learned_for(model, tokenizer, noise, config)}
+        options |= {"candidates": config.candidates or None}
+        options |= learned_for(model, tokenizer, noise, [len(z) for z in leaked], config)
+    if config.policy == "single-commit" and config.text_loss == "scaled":
+        options["spread"] = state_spreads(model, own_text(tokenizer), config.seed)
     inverter = inverter_of(config.policy, model, config.seed, config.operating_point, **options)
     recovery = inverter.invert(leaked, truth)
     seen = observed(recovery, truth, tokenizer.token, explained=within_noise(noise, model.state_width))
@@ -90,12 +94,12 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
 
 
 def learned_for(
-    model: SplitLanguageModel, tokenizer: TextTokenizer, noise: float, config: LeakConfig
+    model: SplitLanguageModel, tokenizer: TextTokenizer, noise: float, lengths: list[int], config: LeakConfig
 ) -> dict[str, Any]:
-    """What hybrid learns from text that any attacker has, for exact states or for noisy ones."""
+    """What hybrid learns from text that any attacker has, for exact states of these lengths or for noisy ones."""
     own, cache = own_text(tokenizer), Path(config.cache)
     if noise == 0:
-        return learned(model, own, cache)
+        return learned(model, own, cache, lengths=lengths, prepare=config.prepare)
     starts = first_tokens(pydoc().train, tokenizer, 1)
     return {"noise": noise, "beam": config.beam, **learned_behind_noise(model, own, starts, noise, cache)}
 

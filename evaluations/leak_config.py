@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.files import check_figure, check_writable
-from sweetspot.runs.config import DTYPES, OPERATING_POINTS, POLICIES
+from sweetspot.runs.config import DTYPES, OPERATING_POINTS, POLICIES, PREPARE, TEXT_LOSSES
 
 
 @dataclass
@@ -25,6 +25,8 @@ class LeakConfig:
         policy: hybrid, single-commit or sipit.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
+        text_loss: of single-commit: paper, the plain MSE, or scaled, each coordinate by its spread over English text:
+            for models whose states have a few huge coordinates.
         noise: the Gaussian noise that the channel adds, as a fraction of the states' root mean square (without first
             positions); to --states nothing is added: there it is what the attacker knows of them.
         dtype: what the channel sends: fp32, fp16, bf16 or int8.
@@ -32,6 +34,7 @@ class LeakConfig:
         candidates: the most tokens that hybrid tries at a position; 0 for the whole vocabulary, or 1,024 under noise.
         seed: everything random follows from it.
         device: auto, cpu, cuda, cuda:1, …
+        prepare: what hybrid learns of a model first: auto, as much as pays for the text; full, all it can; or none.
         cache: where what a model's hybrid inverter has learned is kept.
         json: a .json file for what was recovered; --out is another name for it.
         figure: a .png file for what could be observed on the way.
@@ -45,12 +48,14 @@ class LeakConfig:
     policy: str = "hybrid"
     operating_point: str = "baseline"
     beam: int = 8
+    text_loss: str = "paper"
     noise: float = 0.0
     dtype: str = "fp32"
     observe: bool = True
     candidates: int = 0
     seed: int = 0
     device: str = "auto"
+    prepare: str = "auto"
     cache: str = "checkpoints/.text"
     json: str | None = None
     figure: str | None = None
@@ -61,6 +66,8 @@ class LeakConfig:
             raise UserError(f"give one of --text, --prompts and --states; got {' and '.join('--' + g for g in given)}")
         check_one_of("--policy", self.policy, POLICIES)
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
+        check_one_of("--text-loss", self.text_loss, TEXT_LOSSES)
+        check_one_of("--prepare", self.prepare, PREPARE)
         if self.candidates < 0 or self.seed < 0:
             raise UserError("--candidates and --seed must be at least 0")
         if self.beam < 1:

@@ -26,6 +26,7 @@ from sweetspot.attacks.text.posterior import (
     blind_text,
     learned_behind_noise,
 )
+from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
@@ -297,6 +298,8 @@ def settings_of(policy: str, config: AttackConfig, seed: int) -> dict[str, Any]:
         "single-commit": {"operating_point": config.operating_point},
         "hybrid": {"beam": config.beam},
     }
+    if config.text_loss != "paper":
+        own["single-commit"]["text_loss"] = config.text_loss
     return {"policy": policy, "length": LENGTH, "seed": seed, **own.get(policy, {})}
 
 
@@ -350,7 +353,10 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
     if policy == "hybrid":
         inverter = case.hybrid(case.noise, settings["beam"], seed, observe)
     else:
-        inverter = inverter_of(policy, case.model, seed, settings.get("operating_point"), observe=observe)
+        options: dict[str, Any] = {"observe": observe}
+        if settings.get("text_loss") == "scaled":
+            options["spread"] = state_spreads(case.model, case.datamodule.train[0].tolist(), seed)
+        inverter = inverter_of(policy, case.model, seed, settings.get("operating_point"), **options)
     prepared = time.perf_counter() - began
     truth = case.truth.tolist()
     recovery = whole(inverter.invert(case.states, truth), truth)
@@ -410,7 +416,8 @@ def inverter_of(
         model: the split language model whose cut layer leaked.
         seed: for whatever is random.
         operating_point: of single-commit.
-        options: of the inverter; what hybrid learned is among them, and where noise is, it is the posterior's.
+        options: of the inverter; what hybrid learned is among them, and where noise is, it is the posterior's; and
+            single-commit's spread, with which its loss is scaled (`state_spreads`).
     """
     if policy == "single-commit":
         return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)

@@ -59,7 +59,7 @@ def text(settings: Settings, run: Path | None, data_root: str | None, device: st
     recovery = inverter_of(settings, model).invert(leaked, truth)
     if any(len(ours) < len(true) for ours, true in zip(recovery.tokens, truth, strict=True)):
         raise KeyboardInterrupt  # a walk that was stopped is no result
-    scores = scores_of(recovery, truth, tokenizer)
+    scores = scores_of(recovery.tokens, truth, tokenizer)
     return {
         **{name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")},
         "verified": recovery.verified_share,

@@ -68,7 +68,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "seed",
     ),
     "attacks": (),
-    "text": ("length", "vocabulary", "policy", "operating_point", "prompts", "observe"),
+    "text": ("length", "vocabulary", "policy", "operating_point", "text_loss", "prompts", "observe"),
     "run": ("out", "force", "device"),
 }
 ABOUT = {

@@ -55,6 +55,8 @@ RESULT_CHANGING += (
 BUDGETS = ("fast", "normal", "thorough")
 POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
 OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
+TEXT_LOSSES = ("paper", "scaled")  # of single-commit
+PREPARE = ("auto", "full", "none")  # what hybrid learns of a model first
 LEAST_DATA = 20  # inputs of an attacker's own: fewer teach nothing
 TEXT_CHANNELS = ("fp16", "int8", "0.1", "0.3", "1")  # tried on text where no others are named
 DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
@@ -151,6 +153,8 @@ class AttackConfig:
         policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
+        text_loss: of single-commit: paper, the plain MSE, or scaled, each coordinate by its spread over the training
+            text: for models whose states have a few huge coordinates.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
         observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
         draws: of a random release, how many times every input is released and attacked; figures are means over them.
@@ -173,6 +177,7 @@ class AttackConfig:
     policy: list[str] = not_identity(["hybrid"])
     operating_point: str = not_identity("baseline")
     beam: int = not_identity(8)
+    text_loss: str = not_identity("paper")
     prompts: int = not_identity(100)
     observe: bool = not_identity(True)
     draws: int = not_identity(1)
@@ -201,6 +206,7 @@ class AttackConfig:
         if not self.policy or any(name not in POLICIES for name in self.policy):
             raise UserError(f"--policy must be of {', '.join(POLICIES)}; got {' '.join(self.policy) or 'none'}")
         check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
+        check_one_of("--text-loss", self.text_loss, TEXT_LOSSES)
         for name in self.channels:
             if name not in DTYPES and not is_level(name):
                 raise UserError(f"--channels must be of {', '.join(DTYPES)}, or positive noise levels; got {name}")

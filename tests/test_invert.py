@@ -143,6 +143,8 @@ def test_single_commit_runs_at_an_operating_point(text_run: Path, tmp_path: Path
     argv = ("--policy", "single-commit", "--operating-point", "fast", "--out", out)
     assert invert("--model", text_run, "--text", "A name", *argv) == 0
     assert json.loads(out.read_text())["token_accuracy"] > 0
+    assert invert("--model", text_run, "--text", "A name", *argv, "--text-loss", "scaled") == 0
+    assert json.loads(out.read_text())["config"]["text_loss"] == "scaled"
 
 
 def test_a_leaked_tensor_gives_a_text_and_whether_to_believe_it(
@@ -202,6 +204,8 @@ def test_noise_has_the_unit_of_the_run(text_run: Path, tmp_path: Path) -> None:
         (["--text", "word " * 400], "the model's context ends at 128"),
         (["--text", "a", "--policy", "guess"], "--policy must be one of hybrid, single-commit, sipit; got guess"),
         (["--text", "a", "--operating-point", "slow"], "--operating-point must be one of"),
+        (["--text", "a", "--text-loss", "l1"], "--text-loss must be one of paper, scaled; got l1"),
+        (["--text", "a", "--prepare", "much"], "--prepare must be one of auto, full, none; got much"),
         (["--text", "a", "--dtype", "fp3"], "--dtype must be one of fp32, fp16, bf16, int8"),
         (["--text", "a", "--beam", "0"], "--beam must be at least 1; got 0"),
         (["--text", "a", "--noise", "-1"], "--noise must be a number of at least 0"),

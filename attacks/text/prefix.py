@@ -15,14 +15,15 @@ SIDE_BY_SIDE = 64  # rivals in a row: their attention grows with the square
 class Borrowed(DynamicLayer):
     """Keys and values of a prefix that are read and not added to, row i seeing the prefix of prompt `rows[i]`."""
 
-    def __init__(self, lender: DynamicLayer, rows: Tensor | None) -> None:
+    def __init__(self, keys: Tensor | None, values: Tensor | None, rows: Tensor | None) -> None:
         super().__init__()
-        self.keys, self.values, self.rows, self.is_initialized = lender.keys, lender.values, rows, True
+        self.keys, self.values, self.rows, self.is_initialized = keys, values, rows, True
+        self.latest: tuple[Tensor, Tensor] | None = None  # keys and values of what was fed behind it last
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        keys, values = self.keys, self.values
+        keys, values, self.latest = self.keys, self.values, (key_states, value_states)
         assert keys is not None
         assert values is not None
         if self.rows is not None:
@@ -42,6 +43,11 @@ class Prefix:
         self.model, self.prompts, self.length = model, prompts, 0
         self.cache = DynamicCache()
         self.states: Tensor | None = None  # of the committed tokens (B, t, d)
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many tokens of each prompt are committed (B,)."""
+        return torch.full((self.prompts,), self.length, device=self.model.embeddings.weight.device)
 
     @torch.no_grad()
     def commit(self, ids: Tensor) -> Tensor:
@@ -90,7 +96,7 @@ class Prefix:
         if self.length == 0:
             return None
         cache = DynamicCache()
-        cache.layers = [Borrowed(layer, rows) for layer in self.layers()]
+        cache.layers = [Borrowed(layer.keys, layer.values, rows) for layer in self.layers()]
         return cache
 
     def keep(self, rows: Tensor) -> None:

@@ -23,8 +23,14 @@ from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.progress import steps_shown
 
 SCALE = 40.0  # of the cosine: the weight that added best to the prior's log-probability
-EPOCHS, LR, BATCH = 1, 3e-3, 128  # the rate is the peak of one cycle; 3 epochs of 512 took twice as long, no better
+EPOCHS, LR, BATCH = 3, 3e-3, 128  # the rate is the peak of one cycle; 8 epochs of 256 took 2.4 times as long
+# tokens that a state's own is told apart from, beside those of its batch, drawn anew for each: a softmax over a whole
+# vocabulary of 49,152 costs many times as much (on small vocabularies the two rank alike; on large ones not compared)
+SAMPLED = 1024
 RANDOM_SHARE = 0.25  # of the training tokens: random ones, since a corpus never shows most of the vocabulary
+RIDGE = 1e-2  # of the closed form from which the softmax starts, to inputs of variance 1
+OPENINGS, OPENING_EPOCHS = 4096, 4  # tokens that a probe of first positions learns from, and how often
+SPREAD_TOKENS, SPREAD_SEQUENCES = 256, 32  # over which the spread of the states' coordinates is measured
 ROWS = 1024  # positions in one forward pass
 
 
@@ -80,7 +86,7 @@ def states_and_tokens(model: SplitLanguageModel, sequences: Sequence[Tensor]) ->
 def train_probe(
     model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0, noise: float = 0.0
 ) -> Probe:
-    """A probe trained with a softmax over the vocabulary, on the attacker's own text and on random tokens.
+    """A probe trained with a softmax over sampled tokens, on the attacker's own text and on random tokens.
 
     Args:
         model: whose states it reads, as they are released.
@@ -88,27 +94,80 @@ def train_probe(
         seed: of the random tokens, the order and the noise.
         noise: the standard deviation of what is added to each entry of a state, drawn anew whenever one is seen.
     """
-    vocabulary = Vocabulary(model.embeddings.weight)
-    directions = directions_of(vocabulary)
-    states, tokens = states_and_tokens(model.eval(), with_random(sequences, len(vocabulary), seed))
+    states, tokens = states_and_tokens(model.eval(), with_random(sequences, model.vocabulary, seed))
+    return fitted_probe(model, states, tokens, EPOCHS, seed, noise)
+
+
+def train_opening_probe(model: SplitLanguageModel, seed: int = 0) -> Probe:
+    """A probe of first positions, trained on random tokens: their states depend on that token alone."""
+    tokens = torch.randperm(model.vocabulary, generator=torch.Generator().manual_seed(seed))[:OPENINGS]
+    tokens = tokens.to(model.embeddings.weight.device)
+    return fitted_probe(model, first_states(model, tokens), tokens, OPENING_EPOCHS, seed)
+
+
+def fitted_probe(
+    model: SplitLanguageModel, states: Tensor, tokens: Tensor, epochs: int, seed: int, noise: float = 0.0
+) -> Probe:
+    """A probe that tells the tokens (N,) of these states (N, d)."""
+    directions = directions_of(Vocabulary(model.embeddings.weight))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         probe = Probe(model.state_width, model.width).to(states)
     probe.mean, probe.spread = states.mean(dim=0), (states.var(dim=0) + noise**2).sqrt() + 1e-6
+    start_at_ridge(probe, states, directions[tokens], noise)
     optimiser = torch.optim.Adam(probe.parameters(), lr=LR)
-    steps = EPOCHS * -(-len(tokens) // BATCH)
+    steps = epochs * -(-len(tokens) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=LR, total_steps=steps)
     generator, step = torch.Generator().manual_seed(seed), 0
     with steps_shown("probe", steps) as done, torch.enable_grad():
-        for _ in range(EPOCHS):
+        for _ in range(epochs):
             for batch in torch.randperm(len(tokens), generator=generator).to(tokens.device).split(BATCH):
                 optimiser.zero_grad(set_to_none=True)
                 seen = with_noise(states[batch], noise, generator)
-                F.cross_entropy(probe(seen, directions), tokens[batch]).backward()
+                sampled_loss(probe, seen, tokens[batch], directions, generator).backward()
                 optimiser.step()
                 schedule.step()
                 done(step := step + 1)
     return probe.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def start_at_ridge(probe: Probe, states: Tensor, wanted: Tensor, noise: float) -> None:
+    """Set the linear map to the ridge regression from states (N, d) to directions (N, e): few samples end near it.
+
+    Noise of known size adds to the diagonal what it adds to the inputs' variance on average.
+    """
+    inputs = (states - probe.mean) / probe.spread
+    square = inputs.T @ inputs / len(inputs)
+    square.diagonal().add_(RIDGE + (noise / probe.spread) ** 2)
+    probe.linear.weight.copy_(torch.linalg.solve(square, inputs.T @ (wanted - wanted.mean(dim=0)) / len(inputs)).T)
+    probe.linear.bias.copy_(wanted.mean(dim=0))  # the inputs' mean is 0
+
+
+def sampled_loss(
+    probe: Probe, states: Tensor, tokens: Tensor, directions: Tensor, generator: torch.Generator
+) -> Tensor:
+    """The cross-entropy of the tokens (n,) among themselves and some more; among all, where those are not many more."""
+    if len(directions) <= 2 * SAMPLED:
+        return F.cross_entropy(probe(states, directions), tokens)
+    drawn = torch.randint(len(directions), (SAMPLED,), generator=generator).to(tokens.device)
+    classes, where = torch.cat([tokens, drawn]).unique(return_inverse=True)
+    return F.cross_entropy(probe(states, directions[classes]), where[: len(tokens)])
+
+
+def state_spreads(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0) -> Tensor:
+    """The standard deviation of each coordinate of the states (2, d): at first positions, and at all others.
+
+    Over some random tokens and over the first of the attacker's own token sequences. A coordinate that hardly moves
+    gets a thousandth of the mean spread, so that its rounding is not blown up.
+    """
+    own = [torch.as_tensor(each, dtype=torch.long) for each in sequences[:SPREAD_SEQUENCES] if len(each) > 1]
+    if not own:
+        raise UserError("the scaled loss needs token sequences of at least 2 tokens to measure spreads on; got none")
+    drawn = torch.randperm(model.vocabulary, generator=torch.Generator().manual_seed(seed))[:SPREAD_TOKENS]
+    first = first_states(model, drawn.to(model.embeddings.weight.device))
+    spreads = torch.stack([each.std(dim=0) for each in (first, states_and_tokens(model.eval(), own)[0])])
+    return spreads + 1e-3 * spreads.mean(dim=1, keepdim=True)
 
 
 def with_noise(states: Tensor, noise: float, generator: torch.Generator) -> Tensor:
@@ -117,12 +176,12 @@ def with_noise(states: Tensor, noise: float, generator: torch.Generator) -> Tens
 
 
 @torch.no_grad()
-def first_states(model: SplitLanguageModel) -> Tensor:
-    """The state of every token at the first position (V, d): it depends on that token alone."""
-    every = torch.arange(model.vocabulary, device=model.embeddings.weight.device)
+def first_states(model: SplitLanguageModel, tokens: Tensor | None = None) -> Tensor:
+    """The state of every token at the first position (V, d), or of some (N,): it depends on that token alone."""
+    every = torch.arange(model.vocabulary, device=model.embeddings.weight.device) if tokens is None else tokens
     batches = every[:, None].split(ROWS)
     states = []
-    with steps_shown("first-position table", len(batches)) as done:
+    with steps_shown("first positions", len(batches)) as done:
         for index, ids in enumerate(batches, 1):
             states.append(model.eval().encoder(ids)[:, 0])
             done(index)
@@ -150,30 +209,53 @@ def cached(path: Path, make: Callable[[], dict[str, Tensor]], device: torch.devi
     return made
 
 
-def cached_probe(
+def probe_path(
     model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path, seed: int = 0, noise: float = 0.0
-) -> Probe:
-    """The probe of this model, cut, text, seed and noise: from the folder, or trained and put there."""
+) -> Path:
+    """Where the probe of this model, cut, text, seed and noise is kept."""
     recipe: tuple[object, ...] = (
         SCALE,
         EPOCHS,
         LR,
         BATCH,
+        (SAMPLED, RIDGE),
         RANDOM_SHARE,
         seed,
         [list(map(int, each)) for each in sequences],
     )
     recipe += (noise,) if noise > 0 else ()
-    path = folder / f"probe-{fingerprint(model, repr(recipe))}.pt"
-    weights = cached(
-        path, lambda: train_probe(model, sequences, seed, noise).state_dict(), model.embeddings.weight.device
-    )
+    return folder / f"probe-{fingerprint(model, repr(recipe))}.pt"
+
+
+def cached_probe(
+    model: SplitLanguageModel, sequences: Sequence[Sequence[int]], folder: Path, seed: int = 0, noise: float = 0.0
+) -> Probe:
+    """The probe of this model, cut, text, seed and noise: from the folder, or trained and put there."""
+    path = probe_path(model, sequences, folder, seed, noise)
+    return held_probe(model, path, lambda: train_probe(model, sequences, seed, noise))
+
+
+def cached_opening_probe(model: SplitLanguageModel, folder: Path, seed: int = 0) -> Probe:
+    """The probe of first positions of this model and cut: from the folder, or trained and put there."""
+    recipe = ("opening", SCALE, OPENING_EPOCHS, OPENINGS, LR, BATCH, SAMPLED, RIDGE, seed)
+    path = folder / f"opening-{fingerprint(model, repr(recipe))}.pt"
+    return held_probe(model, path, lambda: train_opening_probe(model, seed))
+
+
+def held_probe(model: SplitLanguageModel, path: Path, train: Callable[[], Probe]) -> Probe:
+    """The probe in a file, trained and put there where it is missing or damaged."""
+    weights = cached(path, lambda: train().state_dict(), model.embeddings.weight.device)
     probe = Probe(model.state_width, model.width).to(model.embeddings.weight)
     probe.load_state_dict(weights)
     return probe.eval().requires_grad_(False)
 
 
+def table_path(model: SplitLanguageModel, folder: Path) -> Path:
+    """Where the first-position table of this model and cut is kept."""
+    return folder / f"first-{fingerprint(model)}.pt"
+
+
 def cached_first_states(model: SplitLanguageModel, folder: Path) -> Tensor:
     """The first-position table of this model and cut: from the folder, or built and put there."""
-    path = folder / f"first-{fingerprint(model)}.pt"
+    path = table_path(model, folder)
     return cached(path, lambda: {"states": first_states(model)}, model.embeddings.weight.device)["states"]

@@ -45,11 +45,17 @@ class InnerLoop:
         return self.lr_floor + (self.lr - self.lr_floor) * cosine
 
 
-def slope(prefix: Prefix, proxies: Tensor, target: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The MSE of each proxy (N,) and its gradient (N, d). The losses are summed: nothing of one reaches another."""
+def slope(
+    prefix: Prefix, proxies: Tensor, target: Tensor, rows: Tensor, spread: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The MSE of each proxy (N,) and its gradient (N, d). The losses are summed: nothing of one reaches another.
+
+    With the `spread` of each coordinate (d,), the difference is divided by it before it is squared.
+    """
     with torch.enable_grad():
         e = proxies.detach().requires_grad_(True)
-        losses = (prefix.states_of_embeddings(e, prefix.unless_all(rows)) - target).square().mean(dim=1)
+        difference = prefix.states_of_embeddings(e, prefix.unless_all(rows)) - target
+        losses = (difference if spread is None else difference / spread).square().mean(dim=1)
         (gradient,) = torch.autograd.grad(losses.sum(), e)
     return losses.detach(), gradient
 
@@ -63,7 +69,13 @@ def clipped(gradient: Tensor, norm: float | None) -> Tensor:
 
 
 def descend(
-    prefix: Prefix, target: Tensor, start: Tensor, rows: Tensor, loop: InnerLoop, trace: Trace
+    prefix: Prefix,
+    target: Tensor,
+    start: Tensor,
+    rows: Tensor,
+    loop: InnerLoop,
+    trace: Trace,
+    spread: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Where each proxy ends (N, d), and after how many steps (N,). One that is finished is frozen, and soon dropped.
 
@@ -74,14 +86,16 @@ def descend(
         rows: the place of each prompt in the prefix (N,).
         loop: how to descend.
         trace: what records the way.
+        spread: of each coordinate (d,), by which the loss is scaled; then the threshold is a fraction of 1.
     """
     ended, taken = start.clone(), torch.zeros(len(start), dtype=torch.long, device=start.device)
     live = torch.arange(len(start), device=start.device)
     e, first, second = start.clone(), torch.zeros_like(start), torch.zeros_like(start)  # and Adam's moments
     going = torch.ones_like(live, dtype=torch.bool)
-    small = loop.loss_threshold * target.square().mean(dim=1)  # (N,)
+    size = target.square().mean(dim=1) if spread is None else torch.ones_like(target[:, 0])
+    small = loop.loss_threshold * size  # (N,)
     for step in range(1, loop.steps + 1):
-        losses, gradient = slope(prefix, e, target[live], rows[live])
+        losses, gradient = slope(prefix, e, target[live], rows[live], spread)
         trace.step(e, losses, rows[live], going)
         going = going & ~(losses < small[live])
         gradient = clipped(gradient.nan_to_num(0.0, 0.0, 0.0), loop.clip)  # a step that is not finite is not taken

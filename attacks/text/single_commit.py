@@ -36,6 +36,9 @@ class SingleCommit(Inverter):
         candidates: how many tokens around the proxy are tried.
         start: where the proxy begins: at a `random` token, at `zeros`, `gaussian`, or at the `mean` embedding.
         metric: what makes a token near: `l2`, `cosine` or `dot`.
+        spread: how far each coordinate of the states is spread over the attacker's own text, at first positions and at
+            others (2, d); the loss is then MSE of differences divided by it. None: the paper's, plain MSE, which in
+            models whose states have a few huge coordinates sees nothing but those.
         tolerance: ‖F − h‖ / ‖h‖ up to which a token counts as verified.
         at_once: the most tokens in one forward pass.
         seed: for the random starts.
@@ -51,6 +54,7 @@ class SingleCommit(Inverter):
         candidates: int = BASELINE["candidates"],
         start: str = "zeros",
         metric: str = "l2",
+        spread: Tensor | None = None,
         tolerance: float = TOLERANCE,
         at_once: int = ROWS,
         seed: int = 0,
@@ -64,13 +68,14 @@ class SingleCommit(Inverter):
         if candidates < 1:
             raise UserError(f"single commit needs at least 1 candidate; got {candidates}")
         self.loop, self.candidates, self.start, self.metric = loop, candidates, start, metric
-        self.tolerance, self.at_once = tolerance, at_once
+        self.spread, self.tolerance, self.at_once = spread, tolerance, at_once
 
     def recover(self, position: Position, trace: Trace) -> Commit:
         """The first token in order of distance that reproduces the state, else the nearest."""
         prefix, target, rows = position.prefix, position.target, position.rows
+        spread = None if self.spread is None else self.spread[0 if prefix.length == 0 else 1]
         with self.clock.spent_on("gradient"):
-            proxies, steps = descend(prefix, target, self.starts(position), rows, self.loop, trace)
+            proxies, steps = descend(prefix, target, self.starts(position), rows, self.loop, trace, spread)
         with self.clock.spent_on("propose"):
             ranking = self.vocabulary.nearest(proxies, self.candidates, self.metric)
         with self.clock.spent_on("verify"):

@@ -63,6 +63,8 @@ def try_in_order(
     limit: Tensor,
     rows: Tensor,
     at_once: int = ROWS,
+    first: int = FIRST_BATCH,
+    growth: int = GROWTH,
 ) -> Trials:
     """Feed each prompt's ranked tokens forward in growing batches, until a batch holds one within the limit.
 
@@ -73,10 +75,12 @@ def try_in_order(
         limit: the MSE that ends a prompt's search (N,).
         rows: the place of each prompt in the prefix (N,).
         at_once: the most tokens in one forward pass, over all prompts.
+        first: how many tokens of each prompt are tried in the first batch,
+        growth: and how many times as many in each that follows.
     """
     trials = Trials.none_yet(target)
     live = torch.arange(len(target), device=target.device)
-    start, size = 0, FIRST_BATCH
+    start, size = 0, first
     while start < ranking.shape[1] and len(live):
         size = min(size, max(at_once // len(live), 1))
         ids = ranking[live, start : start + size]  # (n, k)
@@ -86,7 +90,7 @@ def try_in_order(
             trials.leading_loss[live] = losses[:, 0]
         note_best(trials, live, ids, losses)
         note_first(trials, live, ids, losses, limit[live])
-        start, size = start + size, size * GROWTH
+        start, size = start + size, size * growth
         live = live[trials.first[live] < 0]
     return trials
 

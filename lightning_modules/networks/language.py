@@ -47,15 +47,20 @@ class Encoder(nn.Module):
         past: Cache | None = None,
         first: int = 0,
         rivals: bool = False,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """With `past`, keys and values of a prefix, only what follows it is given, from position `first` on.
 
-        `rivals` are tokens that all stand at position `first`: each sees the prefix and itself.
+        `rivals` are tokens that all stand at position `first`: each sees the prefix and itself. Behind prefixes of
+        several lengths, `positions` (B, T) and what is added to the attention, `mask` (B, 1, T, past + T), are given.
         """
         given = ids if embeddings is None else embeddings
         assert given is not None
         inputs: dict[str, Any] = {"input_ids": ids} if embeddings is None else {"inputs_embeds": embeddings}
-        if rivals:
+        if positions is not None:
+            inputs["position_ids"], inputs["attention_mask"] = positions, mask
+        elif rivals:
             inputs["position_ids"] = torch.full((1, given.shape[1]), first, device=given.device)
             inputs["attention_mask"] = itself(given.shape[1], first, given.device).expand(len(given), 1, -1, -1)
         else:

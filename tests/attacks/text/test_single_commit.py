@@ -10,13 +10,22 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from sweetspot.attacks.text.proxy import InnerLoop
+from sweetspot.attacks.text.prefix import Prefix
+from sweetspot.attacks.text.probe import first_states, state_spreads
+from sweetspot.attacks.text.proxy import InnerLoop, slope
 from sweetspot.attacks.text.recovery import Recovery
-from sweetspot.attacks.text.single_commit import BASELINE, FAST, HIGH_ACCURACY, SingleCommit
+from sweetspot.attacks.text.released import as_released
+from sweetspot.attacks.text.single_commit import (
+    BASELINE,
+    FAST,
+    HIGH_ACCURACY,
+    SingleCommit,
+)
 from sweetspot.attacks.text.verification import TOLERANCE
 from sweetspot.errors import UserError
+from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
-from tests.attacks.text.conftest import Trained
+from tests.attacks.text.conftest import Rotation, Trained
 
 Leaked = Callable[..., list[Tensor]]
 LOOP = InnerLoop(steps=50, lr_floor=1e-3, weight_decay=0.01, loss_threshold=1e-2)
@@ -209,3 +218,48 @@ def test_time_is_split_and_adds_up(trained: Trained, leaked: Leaked) -> None:
     assert split["gradient"] > 0
     assert split["total"] == pytest.approx(sum(recovery.seconds.values()) / 16)
     assert recovery.cumulative_loss[0][-1] == pytest.approx(sum(recovery.discrete_loss[0]))
+
+
+def test_the_scaled_loss_is_the_mse_of_differences_by_their_spread(trained: Trained, leaked: Leaked) -> None:
+    model, prompts = trained.cut("last"), trained.prompts[:3]
+    target = torch.stack([each[1] for each in leaked(model, prompts)])
+    spread = state_spreads(model, trained.text)[1]
+    prefix = Prefix(model, 3)
+    prefix.commit(torch.tensor([prompt[0] for prompt in prompts]))
+    proxies = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
+    losses, gradient = slope(prefix, proxies, target, torch.arange(3), spread)
+    for row, prompt in enumerate(prompts):
+        e = proxies[row].clone().requires_grad_(True)
+        state = model.encoder(embeddings=torch.stack([model.embeddings.weight[prompt[0]], e])[None])[0, 1]
+        expected = sum(((state[j] - target[row, j]) / spread[j]) ** 2 for j in range(64)) / 64
+        expected.backward()
+        assert torch.allclose(losses[row], expected.detach(), rtol=1e-4)
+        assert e.grad is not None
+        assert torch.allclose(gradient[row], e.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_spreads_are_of_first_positions_and_of_others(trained: Trained) -> None:
+    model, text = trained.cut("last"), trained.text[:20]
+    first, others = state_spreads(model, text)
+    with torch.no_grad():
+        seen = model.encoder(torch.tensor(text))[:, 1:].flatten(0, 1).std(dim=0)
+    assert torch.allclose(others, seen + 1e-3 * seen.mean(), rtol=1e-4)
+    drawn = torch.randperm(300, generator=torch.Generator().manual_seed(0))[:256]
+    alone = first_states(model)[drawn].std(dim=0)
+    assert torch.allclose(first, alone + 1e-3 * alone.mean(), rtol=1e-4)
+    with pytest.raises(UserError, match="the scaled loss needs token sequences of at least 2 tokens"):
+        state_spreads(model, [[1]])
+
+
+def test_a_huge_coordinate_drowns_the_papers_loss_and_not_the_scaled_one(trained: Trained, leaked: Leaked) -> None:
+    """One coordinate, a thousand times as wide as the others, as real models have them."""
+    stretch = torch.ones(64)
+    stretch[0] = 1000.0
+    release = Rotation(64)
+    release.matrix = torch.diag(stretch)
+    model, prompts = as_released(trained.cut("last"), Chain(release)), trained.prompts[:4]
+    states = leaked(model, prompts)
+    loop = InnerLoop(steps=100, clip=None)
+    plain = SingleCommit(model, loop, 10).invert(states)
+    scaled = SingleCommit(model, loop, 10, spread=state_spreads(model, trained.text)).invert(states)
+    assert scaled.verified_share > plain.verified_share + 0.2
