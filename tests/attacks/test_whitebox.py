@@ -230,7 +230,7 @@ def test_a_leak_changes_gradients_and_nothing_else() -> None:
 IN_PLACE = [nn.ReLU(inplace=True), torch.relu_, Tensor.relu_, lambda x: nn.functional.relu(input=x, inplace=True)]
 
 
-@pytest.mark.parametrize("relu", [nn.ReLU(), torch.relu, nn.functional.relu, Tensor.relu, *IN_PLACE], ids=str)
+@pytest.mark.parametrize("relu", [nn.ReLU(), torch.relu, nn.functional.relu, Tensor.relu, *IN_PLACE])
 def test_a_leak_is_each_inputs_own_however_a_relu_is_called(relu: Any) -> None:
     leak, x = Leak(), torch.tensor([[-1.0, 2.0], [-1.0, 2.0]], requires_grad=True)
     leak.slopes = torch.tensor([0.0, 0.3])
@@ -240,7 +240,7 @@ def test_a_leak_is_each_inputs_own_however_a_relu_is_called(relu: Any) -> None:
     torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0], [0.3, 1.0]]))
 
 
-@pytest.mark.parametrize("relu", IN_PLACE, ids=str)
+@pytest.mark.parametrize("relu", IN_PLACE)
 def test_a_leak_in_place_leaves_behind_what_the_relu_does(relu: Any) -> None:
     leak, x = Leak(), torch.tensor([[-1.0, 2.0], [-3.0, -2.0]], requires_grad=True)
     leak.slopes = torch.tensor([0.0, 0.3])
