@@ -29,7 +29,7 @@ from sweetspot.attacks.text.posterior import (
 from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
-from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
+from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit, scaled
 from sweetspot.attacks.text.sipit import Sipit
 from sweetspot.datamodules.language import TextDataModule
 from sweetspot.datamodules.text import first_tokens, load_text
@@ -417,10 +417,13 @@ def inverter_of(
         seed: for whatever is random.
         operating_point: of single-commit.
         options: of the inverter; what hybrid learned is among them, and where noise is, it is the posterior's; and
-            single-commit's spread, with which its loss is scaled (`state_spreads`).
+            the spread by which single-commit's loss is scaled (`state_spreads`).
     """
     if policy == "single-commit":
-        return SingleCommit(model, **OPERATING_POINTS[operating_point or "baseline"], seed=seed, **options)
+        point = OPERATING_POINTS[operating_point or "baseline"]
+        if "spread" in options:
+            point = scaled(point, model, options.pop("spread"))
+        return SingleCommit(model, **point, seed=seed, **options)
     if policy == "sipit":
         return Sipit(model, seed=seed, **options)
     return Posterior(model, seed=seed, **options) if options.get("noise") else Hybrid(model, seed=seed, **options)

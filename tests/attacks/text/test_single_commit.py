@@ -19,9 +19,13 @@ from sweetspot.attacks.text.single_commit import (
     BASELINE,
     FAST,
     HIGH_ACCURACY,
+    OPERATING_POINTS,
+    SCALED_STEP,
     SingleCommit,
+    scaled,
 )
 from sweetspot.attacks.text.verification import TOLERANCE
+from sweetspot.attacks.text.vocabulary import Vocabulary
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
@@ -107,7 +111,7 @@ def test_more_candidates_find_more(trained: Trained, leaked: Leaked) -> None:
     assert shares[0] < shares[1] < shares[2] == 1.0
 
 
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot", "centred"])
 @pytest.mark.parametrize("cut", [1, "last", "final"])
 def test_every_metric_and_cut_recovers_a_random_model(
     random_model: PreTrainedModel, leaked: Leaked, cut: int | str, metric: str
@@ -186,7 +190,7 @@ def test_states_that_cannot_be_the_models_are_refused(trained: Trained, states: 
     ("options", "message"),
     [
         ({"start": "best"}, "one of random, zeros, gaussian, mean; got best"),
-        ({"metric": "l1"}, "one of l2, cosine, dot; got l1"),
+        ({"metric": "l1"}, "one of l2, cosine, dot, centred; got l1"),
         ({"candidates": 0}, "at least 1 candidate; got 0"),
     ],
 )
@@ -263,3 +267,22 @@ def test_a_huge_coordinate_drowns_the_papers_loss_and_not_the_scaled_one(trained
     plain = SingleCommit(model, loop, 10).invert(states)
     scaled = SingleCommit(model, loop, 10, spread=state_spreads(model, trained.text)).invert(states)
     assert scaled.verified_share > plain.verified_share + 0.2
+
+
+def test_centred_is_the_cosine_without_the_mean_embedding(trained: Trained) -> None:
+    embeddings = trained.cut("last").embeddings.weight.detach()
+    vectors = torch.randn(3, embeddings.shape[1], generator=torch.Generator().manual_seed(0))
+    ours = Vocabulary(embeddings).unlikeness(vectors, "centred")
+    mean = embeddings.mean(dim=0)
+    cosine = F.cosine_similarity((vectors - mean)[:, None], (embeddings - mean)[None], dim=2)
+    lengths = torch.linalg.vector_norm(vectors - mean, dim=1, keepdim=True)
+    torch.testing.assert_close(-ours / lengths, cosine, rtol=1e-4, atol=1e-5)
+
+
+def test_the_scaled_point_begins_at_the_mean_and_steps_by_the_embeddings_size(trained: Trained) -> None:
+    model = trained.cut("last")
+    point = scaled(OPERATING_POINTS["fast"], model, torch.ones(2, model.width))
+    size = float(model.embeddings.weight.square().mean().sqrt())
+    assert (point["start"], point["metric"], point["candidates"]) == ("mean", "centred", 100)
+    assert point["loop"].steps == 600
+    assert point["loop"].lr == pytest.approx(SCALED_STEP * size)
