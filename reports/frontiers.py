@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sweetspot.reports.cells import NAMES, Cell, Setting
 from sweetspot.reports.criteria import COSTS, cost_words
 from sweetspot.reports.entries import Point, frontier, leak_at
-from sweetspot.reports.families import Style, looks_of
+from sweetspot.reports.families import Style, looks_of, style_of
 from sweetspot.reports.maps import compared, levels_of
 from sweetspot.reports.plots import Chain, trade_off
 from sweetspot.reports.plots import Point as Mark
@@ -107,18 +107,21 @@ def plot_of(
     setting: Setting, lines: Mapping[str, Sequence[Cell]], styles: Mapping[str, Style], ids: Mapping[int, str]
 ) -> Markup:
     """Utility relative to vanilla's against recovery, a line a family through its front."""
-    marks, chains = [], []
+
+    def mark(cell: Cell, style: Style) -> Mark:
+        y = recovered(cell)
+        spread = y.std if y.count > 1 else 0.0
+        tip = in_words(setting, cell)
+        place, chosen = 1 + setting.drop(cell), ids.get(id(cell), "")
+        return Mark(place, y.mean, 0.0, spread, chosen, cell.label, tip, style.kind, style.shape)
+
+    assert setting.vanilla is not None  # or there would be no lines
+    marks, chains = [mark(setting.vanilla, style_of(setting.vanilla, {}))], []
     for name, cells in lines.items():
         style = styles[name]
         chains.append(Chain(f"family {style.kind}", [(1 + each.drop, each.leak) for each in front_of(setting, cells)]))
-        for cell in cells:
-            if cell.line == name:  # the network of a channel is drawn by its own family
-                x, y = 1 + setting.drop(cell), recovered(cell)
-                spread = y.std if y.count > 1 else 0.0
-                tip = in_words(setting, cell)
-                marks.append(
-                    Mark(x, y.mean, 0.0, spread, ids.get(id(cell), ""), cell.label, tip, style.kind, style.shape)
-                )
+        # the network of a channel is drawn by its own family
+        marks += [mark(cell, style) for cell in cells if cell.line == name]
     x_name = f"{setting.utility} relative to vanilla's"
     return trade_off(
         marks, (), x_name, f"worst-case {NAMES[setting.recovery]}", setting.utility == "perplexity", None,
