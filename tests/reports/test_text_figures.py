@@ -19,6 +19,7 @@ from sweetspot.reports.text_figures import (
     cumulative_panel,
     detector_panel,
     observations_figure,
+    reliability_panel,
 )
 
 RANKS = {"right": {"median": [90.0, 0.0], "count": 3}, "wrong": {"median": [80.0, 7.5], "count": 2}}
@@ -175,3 +176,26 @@ def test_the_axis_of_an_ablation_fits_its_values(values: list[Any], scale: str, 
     assert axes.get_xscale() == scale
     if ticks is not None:
         assert [label.get_text() for label in axes.get_xticklabels()] == ticks
+
+
+BINS = {"probability": [0.2, 0.9], "right": [0.5, 1.0], "count": [2, 8], "error": 0.14}
+DOUBTS = {
+    "reliability": {"token": BINS, "prompt": {"probability": [], "right": [], "count": [], "error": None}},
+    "detector": {"score": [0.1, 0.9, 0.8, 0.0], "confidence": [0.9, 0.1, 0.2, 1.0], "auroc": 0.75},
+    "right": [True, False, False, True],
+}
+
+
+def test_reliability_lies_where_probabilities_came_true() -> None:
+    axes = Figure().subplots()
+    reliability_panel(axes, DOUBTS)
+    (points,) = axes.collections  # no prompts, no marks
+    np.testing.assert_allclose(np.asarray(points.get_offsets()), [[0.2, 0.5], [0.9, 1.0]])
+    assert "tokens: error 0.140 (n = 10)" in {text.get_text() for text in axes.get_legend().get_texts()}
+
+
+def test_the_detector_behind_noise_is_drawn_by_its_probabilities() -> None:
+    axes = Figure().subplots()
+    detector_panel(axes, DOUBTS)
+    assert axes.get_title() == "failure detector: AUROC 0.750"
+    assert axes.get_xlabel() == "1 − probability that all tokens are right"
