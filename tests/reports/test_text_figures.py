@@ -191,7 +191,9 @@ def test_reliability_lies_where_probabilities_came_true() -> None:
     reliability_panel(axes, DOUBTS)
     (points,) = axes.collections  # no prompts, no marks
     np.testing.assert_allclose(np.asarray(points.get_offsets()), [[0.2, 0.5], [0.9, 1.0]])
-    assert "tokens: error 0.140 (n = 10)" in {text.get_text() for text in axes.get_legend().get_texts()}
+    legend = axes.get_legend()
+    assert legend is not None
+    assert "tokens: error 0.140 (n = 10)" in {text.get_text() for text in legend.get_texts()}
 
 
 def test_the_detector_behind_noise_is_drawn_by_its_probabilities() -> None:
