@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sweetspot.attacks.text.inverter import Inverter, Log, Position
+from sweetspot.attacks.text.inverter import Log, Position, StepwiseInverter
 from sweetspot.attacks.text.preparation import Plan
 from sweetspot.attacks.text.probe import (
     Probe,
@@ -49,7 +49,7 @@ LOOP = InnerLoop(steps=300)
 TABLE = 16  # rows of the first-position table that are tried: its order is right up to rounding
 
 
-class Hybrid(Inverter):
+class Hybrid(StepwiseInverter):
     """Our policy, for all prompts at once.
 
     Args:

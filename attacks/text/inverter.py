@@ -43,7 +43,7 @@ class Position:
 
 
 class Inverter(ABC):
-    """Leaked hidden states of a cut layer → the tokens behind them; a policy says how one position is recovered.
+    """Leaked hidden states of a cut layer → the tokens behind them; a policy says how.
 
     Args:
         model: the split language model whose cut layer leaked; it is left in evaluation mode, its weights frozen.
@@ -58,10 +58,6 @@ class Inverter(ABC):
         self.vocabulary = Vocabulary(model.embeddings.weight)
         self.seed, self.observe = seed, observe
         self.clock = Clock(self.vocabulary.embeddings.device)
-
-    @abstractmethod
-    def recover(self, position: Position, trace: Trace) -> Commit:
-        """The token of each prompt at this position."""
 
     def look_over(self, states: list[Tensor]) -> None:  # noqa: B027  # most policies need nothing
         """What a policy learns from all the states before the walk begins."""
@@ -87,6 +83,20 @@ class Inverter(ABC):
         spent = self.clock.seconds
         seconds = {**spent, "other": self.clock.now() - began - sum(spent.values())}
         return log.recovery(seconds, self.observe, truth is not None)
+
+    @abstractmethod
+    def walk(
+        self, states: list[Tensor], truth: Sequence[Sequence[int]] | None, log: Log, done: Callable[[int], None]
+    ) -> None:
+        """Recover all texts, and enter every position of them."""
+
+
+class StepwiseInverter(Inverter):
+    """A policy that commits one token a position, behind one prefix a prompt."""
+
+    @abstractmethod
+    def recover(self, position: Position, trace: Trace) -> Commit:
+        """The token of each prompt at this position."""
 
     def walk(
         self, states: list[Tensor], truth: Sequence[Sequence[int]] | None, log: Log, done: Callable[[int], None]

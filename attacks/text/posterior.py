@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sweetspot.attacks.text.hybrid import Table, learned
-from sweetspot.attacks.text.inverter import Inverter, Log, Position
+from sweetspot.attacks.text.inverter import Inverter, Log
 from sweetspot.attacks.text.prefix import Prefix
 from sweetspot.attacks.text.probe import Probe, cached_first_states, directions_of, first_states
 from sweetspot.attacks.text.recovery import Commit, Trace
@@ -83,9 +83,6 @@ class Posterior(Inverter):
         weight = self.vocabulary.embeddings
         counts = torch.zeros(len(self.vocabulary)) if first is None else first.float()
         self.first = (counts.to(weight) + SMOOTHING).log().log_softmax(dim=0)
-
-    def recover(self, position: Position, trace: Trace) -> Commit:
-        raise NotImplementedError  # a beam has no single prefix to commit behind: see `walk`
 
     def walk(
         self, states: list[Tensor], truth: Sequence[Sequence[int]] | None, log: Log, done: Callable[[int], None]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweetspot.attacks.text.inverter import Inverter, Position
+from sweetspot.attacks.text.inverter import Position, StepwiseInverter
 from sweetspot.attacks.text.proxy import InnerLoop, descend
 from sweetspot.attacks.text.recovery import Commit, Trace
 from sweetspot.attacks.text.verification import ROWS, TOLERANCE, allowed_loss, try_in_order
@@ -49,7 +49,7 @@ def scaled(point: dict[str, Any], model: SplitLanguageModel, spread: Tensor) -> 
     return {**point, "loop": loop, "start": "mean", "metric": "centred", "spread": spread}
 
 
-class SingleCommit(Inverter):
+class SingleCommit(StepwiseInverter):
     """The paper's algorithm, for all prompts at once.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sweetspot.attacks.text.inverter import Inverter, Position
+from sweetspot.attacks.text.inverter import Position, StepwiseInverter
 from sweetspot.attacks.text.proxy import clipped, slope
 from sweetspot.attacks.text.recovery import Commit, Trace
 from sweetspot.attacks.text.verification import TOLERANCE, allowed_loss
@@ -19,7 +19,7 @@ RESET_EVERY = 50  # steps until the proxy jumps to its candidate
 RESET_PER_TOKENS = 25_000  # at the first position, which is harder, as many times longer as the vocabulary has these
 
 
-class Sipit(Inverter):
+class Sipit(StepwiseInverter):
     """The reference policy, for all prompts at once.
 
     Args:

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from sweetspot.attacks.text import preparation
 from sweetspot.attacks.text.hybrid import Hybrid, learned
-from sweetspot.attacks.text.inverter import Inverter
+from sweetspot.attacks.text.inverter import StepwiseInverter
 from sweetspot.attacks.text.preparation import LEAST_OWN, OWN_PER_TOKEN, Plan, share_of
 from sweetspot.attacks.text.probe import train_opening_probe, train_probe
 from sweetspot.attacks.text.proxy import InnerLoop
@@ -29,7 +29,7 @@ RAGGED = (3, 8, 1, 5, 7)
 class Walking(Hybrid):
     """Hybrid without guesses: position by position, as the other policies go."""
 
-    walk = Inverter.walk
+    walk = StepwiseInverter.walk
 
 
 @pytest.mark.parametrize("cut", [0, 1, "last"])
