@@ -29,7 +29,7 @@ from sweetspot.registry import load_file
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.command_line import parse_train, train_parser
 from sweetspot.runs.config import TrainConfig
-from sweetspot.training import train
+from sweetspot.runs.folder import Run
 from tests.conftest import ROOT, refused_by
 from tests.documents import commands, files, users_files, write_files
 
@@ -251,10 +251,10 @@ def test_wrong_input_is_one_line(
 
 
 def test_a_refused_force_leaves_the_finished_run_where_it_is(
-    capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig]
+    capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig], run_of: Callable[[TrainConfig], Run]
 ) -> None:
     chosen = config(lam=0.0)
-    folder = Path(chosen.out) / str(train(chosen)["name"])
+    folder = run_of(chosen).folder
     wrong = ["--defence", "none", "--force", "--trainer.strategy", "ddp_spawn"]
     refused(capsys, "use ddp", *resume(chosen), *wrong)
     assert (folder / "results.json").is_file()
@@ -422,12 +422,12 @@ class Malicious:
 
 
 @pytest.fixture
-def unfinished(config: Callable[..., TrainConfig]) -> tuple[TrainConfig, Path]:
+def unfinished(config: Callable[..., TrainConfig], run_of: Callable[[TrainConfig], Run]) -> tuple[TrainConfig, Path]:
     """A run with a checkpoint but without results: the next command would resume it."""
     chosen = config()
-    folder = Path(chosen.out) / str(train(chosen)["name"])
-    (folder / "results.json").unlink()
-    return chosen, folder
+    run = run_of(chosen)
+    run.results.unlink()
+    return chosen, run.folder
 
 
 def resume(chosen: TrainConfig) -> list[str]:

@@ -42,6 +42,7 @@ def test_it_answers_with_what_the_class_alone_says(victim: Victim, data: Attacke
 def test_what_was_trained_is_found_again_and_other_data_have_another(
     victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sweetspot.attacks.label.STEPS", {"fast": 3})
     Label(budget="fast", cache=tmp_path).prepare(victim, data)
     monkeypatch.setattr(Label, "train", lambda *_: pytest.fail("it is there already"))
     Label(budget="fast", cache=tmp_path).prepare(victim, data)
