@@ -655,13 +655,14 @@ def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
 
 @pytest.mark.parametrize("argv", commands("evaluate"), ids=" ".join)
 def test_a_command_of_the_documents_runs(
-    argv: list[str], run: Run, text_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    argv: list[str], run: Run, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As written, but on a small run, on the CPU, on few inputs, and with one epoch of the GAN."""
     if users_files(argv):
         write_files(tmp_path)
         monkeypatch.chdir(tmp_path)
     if "gpt2" in argv[0]:
+        text_run: Path = request.getfixturevalue("text_run")
         run = Run(Path(shutil.copytree(text_run, tmp_path / "text" / text_run.name)))
     argv = [argument for argument in argv if "*" not in argument]
     few = ["--samples", "3", "--decoder-epochs", "1", "--prompts", "3"]

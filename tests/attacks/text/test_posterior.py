@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -26,7 +27,7 @@ Leaked = Callable[..., list[Tensor]]
 TOKENS = 7  # of a vocabulary whose texts can all be tried
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tiny() -> SplitLanguageModel:
     """A model of a few tokens, with a prior that is far from flat."""
     torch.manual_seed(0)
@@ -53,15 +54,21 @@ class Exact:
     marginals: list[float]
 
 
+@functools.cache
+def alone(model: SplitLanguageModel, text: tuple[int, ...]) -> tuple[Tensor, float]:
+    """The states of one text, and the log-probability of all its tokens but the first."""
+    with torch.no_grad():
+        z = model.encoder(torch.tensor([text]))[0]
+        following = model.head(z[None])[0].double().log_softmax(dim=1)
+    return z, sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
+
+
 def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float]) -> Exact:
-    """What trying every text there is comes to, one after the other and without a cache."""
+    """What trying every text there is comes to, one after the other."""
     logs = {}
     for text in itertools.product(range(TOKENS), repeat=len(state)):
-        with torch.no_grad():
-            z = model.encoder(torch.tensor([text]))[0]
-            following = model.head(z[None])[0].double().log_softmax(dim=1)
-        log = math.log(first[text[0]])
-        log += sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
+        z, log = alone(model, text)
+        log += math.log(first[text[0]])
         logs[text] = log - float((z - state).double().square().sum()) / (2 * noise**2)
     most = max(logs.values())
     whole = sum(math.exp(each - most) for each in logs.values())
