@@ -620,26 +620,36 @@ def test_a_folder_that_goes_away_while_it_is_trained_is_one_line(
     assert said.count("\n") == 1, said
 
 
-def test_sigterm_ends_a_command_with_143_and_says_that_it_goes_on(
-    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("how", "code", "says"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "stopped")]
+)
+def test_a_signal_ends_a_command_with_its_code_and_a_line_that_it_goes_on(
+    how: signal.Signals,
+    code: int,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    unfinished: tuple[TrainConfig, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen, folder = unfinished
     before = signal.getsignal(signal.SIGTERM)
     step = SplitModule.training_step
     (folder / "last.ckpt").unlink()
 
-    def terminated(self: SplitModule, *arguments: Any) -> Any:
+    def stopped(self: SplitModule, *arguments: Any) -> Any:
         if self.current_epoch == 1:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(how)
         return step(self, *arguments)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(SplitModule, "training_step", terminated)
-        capsys.readouterr()
-        assert main(resume(chosen)) == 143
-    assert capsys.readouterr().err == (
-        "terminated; what was finished is kept, and the same command goes on from there\n"
-    )
+    of_pytest = signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning leaves Ctrl-C switched off
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(SplitModule, "training_step", stopped)
+            capsys.readouterr()
+            assert main(resume(chosen)) == code
+    finally:
+        signal.signal(signal.SIGINT, of_pytest)
+    assert capsys.readouterr().err == f"{says}; what was finished is kept, and the same command goes on from there\n"
     assert signal.getsignal(signal.SIGTERM) is before
     assert main(resume(chosen)) == 0
     assert "resuming after epoch 1 of 2" in capsys.readouterr().out

@@ -226,9 +226,8 @@ def stop_in_epoch_3(process: subprocess.Popen[str], how: signal.Signals) -> str:
     return process.communicate(timeout=60)[0]
 
 
-@pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # in a process of its own; tests/test_command_line.py sends the same signals to itself
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_and_sigterm_say_that_nothing_is_lost(
     how: signal.Signals, code: int, npz: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -240,7 +239,7 @@ def test_ctrl_c_and_sigterm_say_that_nothing_is_lost(
 def test_kill_9_in_the_middle_of_epoch_3_and_the_same_command_again(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = npz(count=3000)
+    data = npz(count=1500)
     stop_in_epoch_3(start(tmp_path / "killed", data), signal.SIGKILL)
     (folder,) = (tmp_path / "killed").glob("images-*")
     assert not (folder / "results.json").exists()

@@ -33,11 +33,9 @@ def shrink_decoders(patch: pytest.MonkeyPatch, hidden: int = 256, coarse: int = 
 
 def weaken(patch: pytest.MonkeyPatch, with_lpips: bool = True) -> None:
     """Attacks of a few steps by small networks, and LPIPS with random weights, or without it."""
-    if with_lpips:
-        patch.setattr(images, "perceptual_network", random_lpips)
-        images.perceptual_or_none.cache_clear()
-    else:
-        patch.setattr(images, "perceptual_or_none", lambda _: None)
+    own_cache = functools.cache(images.perceptual_or_none.__wrapped__)  # no other test finds these weights in it
+    patch.setattr(images, "perceptual_or_none", own_cache if with_lpips else lambda _: None)
+    patch.setattr(images, "perceptual_network", random_lpips)
     shrink_decoders(patch, hidden=32, coarse=8)
     patch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", 5)
     patch.setattr("sweetspot.metrics.classifier.STEPS", 5)

@@ -29,7 +29,10 @@ def data() -> AttackerData:
     return AttackerData((0.2 + 0.3 * y.view(-1, 1, 1, 1) + 0.02 * torch.randn(300, 1, 16, 16)).clamp(0, 1), y)
 
 
-def test_it_answers_with_what_the_class_alone_says(victim: Victim, data: AttackerData, tmp_path: Path) -> None:
+def test_it_answers_with_what_the_class_alone_says(
+    victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweetspot.attacks.decoder.training.BATCH", 32)
     attack = Label(budget="fast", cache=tmp_path)
     attack.prepare(victim, data)
     attack.tell(torch.tensor([2, 0, 2]))
