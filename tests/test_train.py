@@ -404,12 +404,12 @@ def on_devices(count: int, data: Path, out: Path, *more: Any) -> str:
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
 def test_two_devices_without_a_penalty_equal_one(config: Make, npz: Callable[..., Path], tmp_path: Path) -> None:
     """The batch size is the whole batch, so the averaged gradients, and the weights, are those of one device."""
-    data = npz(count=120)
+    data = npz("digits.npz", count=120)
     output = on_devices(2, data, tmp_path / "two", "--lambda", 0, "--validation-fraction", 0)
-    (folder,) = (tmp_path / "two").glob("images-*")
+    (folder,) = (tmp_path / "two").glob("digits-*")
     results = json.loads((folder / "results.json").read_text())
     assert (len(results["training"]["history"]), results["training"]["devices"]) == (3, 2)
-    assert output.count("data     images") == 1, "only the first process speaks"
+    assert output.count("data     digits") == 1, "only the first process speaks"
     alone = config(dataset=str(data), epochs=3, batch_size=24, lam=0.0, validation_fraction=0.0)
     one, two = weights(folder_of(train(alone), alone)), weights(folder)
     for name in one:
