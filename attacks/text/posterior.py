@@ -46,7 +46,8 @@ class Posterior(Inverter):
         noise: the standard deviation of the noise on an entry of a state.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
         typical: where tokens' states lie, which orders what is tried better than a probe; None: it is not known.
-        table: the states of all tokens at the first position (V, k); None: they are searched like the others.
+        table: the states of all tokens at the first position (V, k); None: they are searched like the others,
+        opening: with a probe of its own; None: the same as elsewhere.
         first: how often the attacker's own text begins with each token (V,); None: all are as likely.
         beam: how many prefixes of a prompt are kept; 1 is greedy.
         candidates: the most tokens tried behind a prefix.
@@ -64,6 +65,7 @@ class Posterior(Inverter):
         probe: Probe | None = None,
         typical: Typical | None = None,
         table: Tensor | None = None,
+        opening: Probe | None = None,
         first: Tensor | None = None,
         beam: int = BEAM,
         candidates: int | None = None,
@@ -78,6 +80,7 @@ class Posterior(Inverter):
             raise UserError(f"the posterior needs known noise; got a standard deviation of {noise:g}")
         self.noise, self.probe, self.typical, self.beam, self.at_once = noise, probe, typical, beam, at_once
         self.candidates = min(candidates or CANDIDATES, len(self.vocabulary))
+        self.opening = opening or probe
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
         weight = self.vocabulary.embeddings
@@ -115,7 +118,8 @@ class Posterior(Inverter):
             return -self.table.distances(seen) / (2 * self.noise**2)
         if self.typical is not None:
             return self.typical.log_likelihood(seen, self.noise)
-        return 0.0 if self.probe is None else self.probe(seen, self.directions)
+        probe = self.opening if position == 0 else self.probe
+        return 0.0 if probe is None else probe(seen, self.directions)
 
     def prior(self, beams: Beams) -> Tensor:
         """The language model's log-probability of each token behind each prefix, (N, V)."""
@@ -207,8 +211,13 @@ def learned_behind_noise(
     starts: Tensor,
     noise: float,
     folder: Path | None = None,
+    lengths: Sequence[int] | None = None,
+    prepare: str = "auto",
 ) -> dict[str, Any]:
     """What is prepared for a model, its cut and this noise, by the names that `Posterior` has for it.
+
+    Of a small vocabulary all that there is to know: where each token's states lie, and those at the first position. Of
+    a larger one as much as the job pays for.
 
     Args:
         model: as it is released.
@@ -216,10 +225,12 @@ def learned_behind_noise(
         starts: the tokens that documents of it begin with (N,).
         noise: the standard deviation of the noise on an entry of a state.
         folder: where it is kept; None: nowhere.
+        lengths: of the prompts that are to be recovered; None: any number of them.
+        prepare: auto, full or none, of a larger vocabulary.
     """
     first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary)
     if model.vocabulary > SMALL:
-        return {**learned(model, sequences, folder, noise), "first": first}
+        return {**learned(model, sequences, folder, noise, lengths, prepare), "first": first}
     if folder is None:
         return {"typical": Typical(typical_states(model, sequences)), "table": first_states(model), "first": first}
     typical = Typical(cached_typical_states(model, sequences, folder))

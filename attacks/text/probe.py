@@ -98,11 +98,17 @@ def train_probe(
     return fitted_probe(model, states, tokens, EPOCHS, seed, noise)
 
 
-def train_opening_probe(model: SplitLanguageModel, seed: int = 0) -> Probe:
-    """A probe of first positions, trained on random tokens: their states depend on that token alone."""
+def train_opening_probe(model: SplitLanguageModel, seed: int = 0, noise: float = 0.0) -> Probe:
+    """A probe of first positions, trained on random tokens: their states depend on that token alone.
+
+    Args:
+        model: whose states it reads, as they are released.
+        seed: of the tokens, the order and the noise.
+        noise: the standard deviation of what is added to each entry of a state, drawn anew whenever one is seen.
+    """
     tokens = torch.randperm(model.vocabulary, generator=torch.Generator().manual_seed(seed))[:OPENINGS]
     tokens = tokens.to(model.embeddings.weight.device)
-    return fitted_probe(model, first_states(model, tokens), tokens, OPENING_EPOCHS, seed)
+    return fitted_probe(model, first_states(model, tokens), tokens, OPENING_EPOCHS, seed, noise)
 
 
 def fitted_probe(
@@ -235,11 +241,12 @@ def cached_probe(
     return held_probe(model, path, lambda: train_probe(model, sequences, seed, noise))
 
 
-def cached_opening_probe(model: SplitLanguageModel, folder: Path, seed: int = 0) -> Probe:
-    """The probe of first positions of this model and cut: from the folder, or trained and put there."""
-    recipe = ("opening", SCALE, OPENING_EPOCHS, OPENINGS, LR, BATCH, SAMPLED, RIDGE, seed)
+def cached_opening_probe(model: SplitLanguageModel, folder: Path, seed: int = 0, noise: float = 0.0) -> Probe:
+    """The probe of first positions of this model, cut and noise: from the folder, or trained and put there."""
+    recipe: tuple[object, ...] = ("opening", SCALE, OPENING_EPOCHS, OPENINGS, LR, BATCH, SAMPLED, RIDGE, seed)
+    recipe += (noise,) if noise > 0 else ()
     path = folder / f"opening-{fingerprint(model, repr(recipe))}.pt"
-    return held_probe(model, path, lambda: train_opening_probe(model, seed))
+    return held_probe(model, path, lambda: train_opening_probe(model, seed, noise))
 
 
 def held_probe(model: SplitLanguageModel, path: Path, train: Callable[[], Probe]) -> Probe:

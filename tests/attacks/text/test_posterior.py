@@ -14,7 +14,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from sweetspot.attacks.text import posterior
 from sweetspot.attacks.text.hybrid import learned
-from sweetspot.attacks.text.posterior import SMOOTHING, Beams, Posterior, bayes_given_prefix, blind_text
+from sweetspot.attacks.text.posterior import (
+    SMOOTHING,
+    Beams,
+    Posterior,
+    bayes_given_prefix,
+    blind_text,
+    learned_behind_noise,
+)
 from sweetspot.attacks.text.probe import first_states
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.typical import Typical, typical_states
@@ -248,6 +255,22 @@ def test_little_noise_is_survived_and_called_unverified(trained: Trained, leaked
     assert min(recovery.confidence or [0.0]) > 0.99
     tried = sum(map(sum, recovery.tried)) / sum(map(len, recovery.tried))
     assert tried < 100  # known noise ends a search that would try all 300
+
+
+def test_a_large_vocabulary_is_read_behind_noise_by_probes_of_its_own(
+    large_vocabulary: SplitLanguageModel, leaked: Leaked
+) -> None:
+    model, noise = large_vocabulary, 0.01
+    text = torch.randint(20_000, (300, 16), generator=torch.Generator().manual_seed(0)).tolist()
+    prompts = [[19_999, 3, 777, 12_345], [5, 10_000]]
+    prepared = learned_behind_noise(model, text, torch.tensor([1]), noise, lengths=[4, 2])
+    assert set(prepared) == {"probe", "opening", "first"}
+    inverter, states = Posterior(model, noise, **prepared), noisy(leaked(model, prompts), noise)
+    for position, probe in ((0, prepared["opening"]), (1, prepared["probe"])):
+        proposed = inverter.proposed(states[0], position)
+        assert isinstance(proposed, Tensor)
+        assert torch.equal(proposed, probe(states[0], inverter.directions))
+    assert inverter.invert(states).tokens == prompts
 
 
 def test_a_drowned_state_still_gives_a_text(trained: Trained) -> None:
