@@ -24,7 +24,7 @@ from sweetspot.reports.criteria import COSTS
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.records import attack_records, channels_of, worst_record
 from sweetspot.reports.tables import counted, describe_defence
-from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, TrainConfig
 from sweetspot.runs.matching import is_vanilla, without_defence
 
 ERRORS = 2  # standard errors that an entry states
@@ -330,7 +330,9 @@ def what_it_is(run: FoundRun) -> dict[str, Any]:
     """The part of an entry that says which defence it is, on what, and at which strength."""
     results = run.results
     data, model, defence = results["data"], results["model"], results["defence"]
-    identity = as_key([setting_of(run), model["cut"], kind_of(defence), defence["name"]])
+    # what a run may say since later is left out while it says nothing new: entries of before keep their names
+    setting = {name: each for name, each in setting_of(run).items() if each != str(CAME_LATER.get(name, object()))}
+    identity = as_key([setting, model["cut"], kind_of(defence), defence["name"]])
     words = "-".join([data["name"], model["name"], str(model["cut"]), *kind_of(defence)])
     readable = re.sub(r"[^\w.-]+", "-", words.replace("bottleneck ", "k"))[:150]
     return {

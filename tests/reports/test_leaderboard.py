@@ -216,6 +216,16 @@ def test_a_leaderboard_grows_strength_by_strength_as_if_all_had_been_there_at_on
     assert entries[0] == entries[1]
 
 
+def test_what_runs_may_say_since_later_gives_an_entry_another_name_only_where_it_is_said(tmp_path: Path) -> None:
+    made(tmp_path, VANILLA, 0.990, 0.95)
+    (run,) = gather([tmp_path]).runs
+    names = [entries_of([run])[0][0]["name"]]
+    for schedule in ("constant", "cosine"):
+        run.results["config"]["schedule"] = schedule
+        names.append(entries_of([run])[0][0]["name"])
+    assert names[0] == names[1] != names[2]
+
+
 def test_strengths_that_other_attacks_were_tried_on_do_not_join(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "board.md"
     write_leaderboard(gather([runs]).runs, out)
