@@ -128,7 +128,9 @@ class TextCase:
             return Hybrid(self.model, **self.learned, seed=seed, observe=observe)
         own = self.datamodule.train[0].tolist()
         known = learned_behind_noise(self.model, own, self.starts, noise, self.cache, self.lengths)
-        return Posterior(self.model, noise, **known, beam=beam, seed=seed, observe=observe)
+        # of noise of two kinds, a release's and a channel's, the sum is taken for Gaussian
+        power = self.module.defence.release.power if noise == self.noise else 2.0
+        return Posterior(self.model, noise, power, **known, beam=beam, seed=seed, observe=observe)
 
     def bayes(self, leaked: dict[str, tuple[Tensor, float]], beam: int) -> dict[str, dict[str, Any]]:
         """By name, how often the best guess of any token is right behind the true text before it.

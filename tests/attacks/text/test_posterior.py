@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Laplace, Normal
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from sweetspot.attacks.text import posterior
@@ -60,7 +61,12 @@ class Exact:
     marginals: list[float]
 
 
-def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float]) -> Exact:
+def distribution(noise: float, power: float) -> Normal | Laplace:
+    """Noise of this standard deviation on one entry."""
+    return Laplace(0.0, noise / math.sqrt(2)) if power == 1 else Normal(0.0, noise)
+
+
+def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float], power: float = 2.0) -> Exact:
     """What trying every text there is comes to, one after the other and without a cache."""
     logs = {}
     for text in itertools.product(range(TOKENS), repeat=len(state)):
@@ -69,7 +75,7 @@ def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: li
             following = model.head(z[None])[0].double().log_softmax(dim=1)
         log = math.log(first[text[0]])
         log += sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
-        logs[text] = log - float((z - state).double().square().sum()) / (2 * noise**2)
+        logs[text] = log + float(distribution(noise, power).log_prob((z - state).double()).sum())
     most = max(logs.values())
     whole = sum(math.exp(each - most) for each in logs.values())
     shares = {text: math.exp(each - most) / whole for text, each in logs.items()}
@@ -79,19 +85,24 @@ def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: li
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize("with_table", [False, True])
+@pytest.mark.parametrize(("with_table", "power"), [(False, 2.0), (True, 2.0), (False, 1.0)])
 def test_a_wide_beam_equals_trying_every_text(
-    tiny: SplitLanguageModel, leaked: Leaked, noise: float, with_table: bool, monkeypatch: pytest.MonkeyPatch
+    tiny: SplitLanguageModel,
+    leaked: Leaked,
+    noise: float,
+    with_table: bool,
+    power: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(posterior, "NEGLIGIBLE", math.inf)
     monkeypatch.setattr(posterior, "MISSED", -1.0)
     prompts = [[1, 5, 2], [6, 6, 0], [3, 4], [0, 1, 2]]
     states, counts = noisy(leaked(tiny, prompts), noise), torch.tensor([3.0, 0.0, 1.0, 0.0, 0.0, 9.0, 2.0])
     table = first_states(tiny) if with_table else None
-    found = Posterior(tiny, noise, table=table, first=counts, beam=TOKENS**3).invert(states)
+    found = Posterior(tiny, noise, power, table=table, first=counts, beam=TOKENS**3).invert(states)
     first = [(count + SMOOTHING) / (15.0 + SMOOTHING * TOKENS) for count in counts.tolist()]
     for row, state in enumerate(states):
-        exact = every_text(tiny, state, noise, first)
+        exact = every_text(tiny, state, noise, first, power)
         assert found.tokens[row] == exact.text
         assert found.confidence is not None
         assert found.probability is not None
