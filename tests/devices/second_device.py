@@ -26,12 +26,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = ROOT / "tests"
+ROOT = str(Path(__file__).resolve().parents[2])
 MARK = "lies_on_the_second_device"
 
 # asks for a number, or for a shape that only the values tell: the host waits until all that was queued is done
@@ -82,6 +80,19 @@ def is_marked(tensor: Tensor) -> bool:
         return False
 
 
+def tensors_in(*values: Any) -> list[Tensor]:
+    """All tensors among some arguments or results."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors_in(*value)
+        elif isinstance(value, dict):
+            found += tensors_in(*value.values())
+    return found
+
+
 def mark(tensor: Tensor) -> None:
     """Say that a tensor's memory lies on the second device."""
     with contextlib.suppress(NotImplementedError):
@@ -130,14 +141,14 @@ class Kernels(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        given = tensors_in(args, kwargs)
         marked = [each for each in given if is_marked(each)]
         if marked:
             self.second.check(func, args, given, marked)
         out = func(*args, **kwargs)
         if self.second.lies_on_it(bool(given), bool(marked)):
-            for each in tree_leaves(out):
-                if isinstance(each, Tensor) and not any(each is other for other in given):
+            for each in tensors_in(out):
+                if not any(each is other for other in given):
                     mark(each)
         return out
 
@@ -212,18 +223,17 @@ class SecondDevice(TorchFunctionMode):
         name = getattr(func.__self__, "__name__", "")
         if name in ("device", "is_cpu", "is_cuda") and is_marked(args[0]):
             return {"device": self.device, "is_cpu": False, "is_cuda": True}[name]
-        return self.called(func, args, {})
+        return func(*args)
 
     def called(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Any other function, its device and its generator looked at."""
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-        said, near = None, any(map(is_marked, tensors))
+        said, near = None, any(map(is_marked, tensors_in(args, kwargs)))
         if kwargs.get("device") is not None:
             said = self.is_second(kwargs["device"])
             kwargs["device"] = torch.device("cpu")
             if said and func in FROM_HOST:
                 self.wait("copy from Python")
-        generator = next((each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Generator)), None)
+        generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), None)
         place = self.named(near if said is None else said)
         if generator is not None and generator.device.type != place:
             name = getattr(func, "__name__", func)
@@ -231,9 +241,8 @@ class SecondDevice(TorchFunctionMode):
         with self.calling(said, near):
             out = func(*args, **kwargs)
         if said:  # what is made of Python's numbers comes from no kernel
-            for each in tree_leaves(out):
-                if isinstance(each, Tensor):
-                    mark(each)
+            for each in tensors_in(out):
+                mark(each)
         return out
 
     def converted(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -362,8 +371,8 @@ def caller() -> tuple[str, str]:
     """The innermost line of ours that is running, and its function."""
     frame = sys._getframe(1)
     while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and ".venv" not in path.parts and path != Path(__file__):
-            return f"{path.relative_to(ROOT)}:{frame.f_lineno}", frame.f_code.co_name
+        file = frame.f_code.co_filename
+        if file.startswith(ROOT) and ".venv" not in file and file != __file__:
+            return f"{file[len(ROOT) + 1 :]}:{frame.f_lineno}", frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return "somewhere else", ""
