@@ -169,8 +169,9 @@ class SecondDevice(TorchFunctionMode):
         for name, replaced in self.pretended_cuda().items():
             self.stack.enter_context(mock.patch.object(torch.cuda, name, replaced))
         for name in GRAPH_CHECKS & vars(torch.optim.Optimizer).keys():
-            self.stack.enter_context(mock.patch.object(torch.optim.Optimizer, name, lambda optimiser: None))
+            self.stack.enter_context(mock.patch.object(torch.optim.Optimizer, name))
         self.stack.enter_context(mock.patch.object(torch, "Generator", PretendedGenerator))
+        self.stack.enter_context(mock.patch.object(torch._C._nn, "_parse_to", self.parsed(torch._C._nn._parse_to)))
         self.stack.enter_context(self.kernels)
         super().__enter__()
         return self
@@ -277,6 +278,16 @@ class SecondDevice(TorchFunctionMode):
             with self.calling(None, False):
                 out = Tensor.to(out, *rest, **kwargs)
         return out
+
+    def parsed(self, parse: Callable[..., Any]) -> Callable[..., Any]:
+        """How `module.to(like)` reads its arguments."""
+
+        def parsed(*args: Any, **kwargs: Any) -> Any:
+            device, *others = parse(*args, **kwargs)
+            like = next(iter(tensors_in(args, kwargs)), None)
+            return (self.device if like is not None and is_marked(like) else device, *others)
+
+        return parsed
 
     # ------------------------------------------------------------------ what becomes of memory
 

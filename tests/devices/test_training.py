@@ -14,6 +14,7 @@ from sweetspot.lightning_modules.networks import vgg
 from tests.devices.second_device import SecondDevice, is_marked
 from tests.devices.training import DEFENCES, FOR_TEXT, FOR_VECTORS, NETWORKS, RELEASES, Steps, built
 
+
 @pytest.fixture(autouse=True)
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
     """VGG16 with all its layers, an eighth as wide."""
