@@ -36,7 +36,7 @@ def cem_loss(z: Tensor, y: Tensor, centres: Tensor, sigma: float) -> Tensor:
     spread = torch.zeros_like(members).index_add(0, cell, nearest) / members.clamp_min(1)
     of_class = members.view(classes, clusters).sum(dim=1, keepdim=True).clamp_min(1)
     weight = (members.view(classes, clusters) / of_class).flatten()
-    least = torch.tensor(SHARE * sigma**2 + FLOOR, dtype=z.dtype, device=z.device).log()
+    least = torch.full_like(spread[0], SHARE * sigma**2 + FLOOR).log()  # made where it is used: no step waits for it
     return (weight * ((spread + FLOOR).log() - least).clamp_min(0)).sum() / classes
 
 

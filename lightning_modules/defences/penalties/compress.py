@@ -59,13 +59,18 @@ class Compress(MeasuredInNoise):
 
         The first batches of a class count alike: a token that is rare would else stay where it was seen first.
         """
-        present, place = y.unique(return_inverse=True)  # (C,) and (B,)
-        count = torch.bincount(place).to(z)[:, None]
-        mean = torch.zeros(len(present), z.shape[1]).to(self.centres).index_add_(0, place, z.to(self.centres)) / count
-        seen = self.seen[present] + 1
+        # A class goes by the first of its members in the batch: which classes there are, a step would have to wait for.
+        place = torch.arange(len(y), device=y.device)
+        first = torch.full((len(self.seen),), len(y), device=y.device).scatter_reduce_(0, y, place, "amin")[y]  # (B,)
+        is_first, members = first == place, torch.zeros_like(z[:, 0], dtype=self.centres.dtype)
+        count = members.index_add(0, first, torch.ones_like(members)).clamp_min(1)[:, None]
+        z = z.to(self.centres)
+        mean = torch.zeros_like(z).index_add_(0, first, z) / count
+        seen = self.seen[y] + 1
         step = (1 / seen).clamp_min(MOMENTUM)[:, None]
-        self.centres[present] += step * (mean - self.centres[present])
-        self.seen[present] = seen
+        moved = torch.where(is_first[:, None], step * (mean - self.centres[y]), 0.0)
+        self.centres.index_add_(0, y, moved)
+        self.seen.index_add_(0, y, is_first.to(self.seen))
 
 
 @PENALTIES("vib")
