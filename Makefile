@@ -5,6 +5,15 @@ RUN := $(VENV)/bin/python
 WORKERS ?= 2
 TESTS := OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadgroup
 
+# $(call beside_lint,TESTS): lint and types run beside the tests and are shown after them; what fails, fails all
+define beside_lint
+	@said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
+	$(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
+	$(1); tests=$$?; \
+	wait $$lint; lint=$$?; cat "$$said"; \
+	exit $$((tests != 0 || lint != 0))
+endef
+
 .PHONY: help setup train sweep test test-all lint bench clean
 .DEFAULT_GOAL := help
 
@@ -38,11 +47,11 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-test: lint
-	$(TESTS) -m "not slow"
+test: setup
+	$(call beside_lint,$(TESTS) -m "not slow")
 
-test-all: lint
-	$(TESTS)
+test-all: setup
+	$(call beside_lint,$(TESTS))
 
 bench: setup
 	$(RUN) benchmarks/train.py

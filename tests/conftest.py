@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from sweetspot.datamodules.tokens import train_bpe
 from sweetspot.lightning_modules.causal_lm import gpt2_tiny
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.folder import Run
 from sweetspot.training import train
 from tests.documents import ROOT as ROOT  # for tests of every kind
 
@@ -69,6 +73,32 @@ def config(npz: Callable[..., Path], tmp_path: Path) -> Callable[..., TrainConfi
         return TrainConfig.of(**{**defaults, **fields})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TrainConfig], Run]:
+    """`run_of(config)` is a finished run on an .npz that nobody has attacked; the same one is trained once, and copied.
+
+    A copy is what training would have left: its files name the config's own folder and data.
+    """
+    trained: dict[str, tuple[TrainConfig, str]] = {}
+
+    def run(config: TrainConfig) -> Run:
+        assert config.attacks == ["none"], "whoever attacks attacks a copy"
+        data = Path(str(config.dataset))
+        fields = {**config.flags(), "out": "", "dataset": hashlib.sha256(data.read_bytes()).hexdigest()}
+        known = f"{data.name} {sorted(fields.items())}"
+        if known not in trained:
+            kept = dataclasses.replace(config, out=str(tmp_path_factory.mktemp("trained")))
+            trained[known] = kept, str(train(kept)["name"])
+        kept, name = trained[known]
+        made = Run(Path(shutil.copytree(Path(kept.out) / name, Path(config.out) / name)))
+        for file in (made.config, made.results):
+            text = file.read_text(encoding="utf-8").replace(kept.out, config.out)
+            file.write_text(text.replace(str(kept.dataset), str(config.dataset)), encoding="utf-8")
+        return made
+
+    return run
 
 
 @pytest.fixture

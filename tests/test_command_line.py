@@ -29,7 +29,7 @@ from sweetspot.registry import load_file
 from sweetspot.runs.checkpoints import load_checkpoint
 from sweetspot.runs.command_line import parse_train, train_parser
 from sweetspot.runs.config import TrainConfig
-from sweetspot.training import train
+from sweetspot.runs.folder import Run
 from tests.conftest import ROOT, refused_by
 from tests.documents import commands, files, users_files, write_files
 
@@ -101,17 +101,26 @@ def test_an_experiment_runs(file: Path, npz: Callable[..., Path], gpt2_folder: P
     assert main([*arguments, "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]) == 0
 
 
-def test_print_config_shows_what_would_run(command: Command) -> None:
-    shown = command("train.py", "--lambda", "3", "--config", "configs/synthetic.yaml", "--print_config")
-    assert shown.returncode == 0, shown.stderr
-    config = yaml.safe_load(shown.stdout)
+def test_print_config_shows_what_would_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--lambda", "3", "--config", "configs/synthetic.yaml", "--print_config"])
+    assert not ended.value.code
+    config = yaml.safe_load(capsys.readouterr().out)
     assert (config["lambda"], config["network"]) == (3.0, "mlp"), "a flag wins over a file, wherever it stands"
 
 
-def test_help_shows_examples_and_every_flag(command: Command) -> None:
-    shown = command("train.py", "--help")
-    assert shown.returncode == 0
-    assert "python train.py --lambda 1 --beta 1e-4" in shown.stdout
+def help_of(script: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> str:
+    """What --help prints."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        script(["--help"])
+    assert not ended.value.code
+    return capsys.readouterr().out
+
+
+def test_help_shows_examples_and_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = help_of(main, capsys)
+    assert "python train.py --lambda 1 --beta 1e-4" in shown
     for flag in [
         "--lambda",
         "--beta",
@@ -134,37 +143,37 @@ def test_help_shows_examples_and_every_flag(command: Command) -> None:
         "--samples",
         "--trainer.devices",
     ]:
-        assert flag in shown.stdout, flag
+        assert flag in shown, flag
 
 
 GROUPS = ["data", "network", "defence", "training", "attacks", "text", "run"]
 
 
-def grouped_help(command: Command, script: str) -> dict[str, str]:
+def grouped_help(script: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """What --help says under each of its headings, in order."""
-    shown = command(script, "--help")
-    assert shown.returncode == 0, shown.stderr
-    parts = re.split(r"^(\S[^\n]*):\n", shown.stdout, flags=re.MULTILINE)
+    parts = re.split(r"^(\S[^\n]*):\n", help_of(script, capsys), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @pytest.mark.parametrize(
-    ("script", "headings"),
+    ("name", "headings"),
     [
-        ("train.py", ["options", *GROUPS]),
-        ("sweep.py", ["options", "sweep", *GROUPS]),
-        ("evaluate.py", ["positional arguments", "options", "data", "attacks", "text", "run"]),
+        ("train", ["options", *GROUPS]),
+        ("sweep", ["options", "sweep", *GROUPS]),
+        ("evaluate", ["positional arguments", "options", "data", "attacks", "text", "run"]),
     ],
 )
-def test_help_is_grouped_and_ends_in_examples(command: Command, script: str, headings: list[str]) -> None:
-    groups = grouped_help(command, script)
+def test_help_is_grouped_and_ends_in_examples(
+    name: str, headings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = grouped_help({"train": main, "sweep": sweep.main, "evaluate": evaluate.main}[name], capsys)
     assert [*groups][: len(headings)] == headings
     assert [*groups][-1] == "examples"
-    assert f"python {script}" in groups["examples"]
+    assert f"python {name}.py" in groups["examples"]
     assert "--attacks" in groups["attacks"]
     assert "--prompts" in groups["text"]
     assert "--device" in groups["run"]
-    if script == "evaluate.py":
+    if name == "evaluate":
         return
     for flag in ("--lambda", "--bottleneck", "--release", "--sigma", "--beta", "--clusters"):
         assert flag in groups["defence"]
@@ -174,8 +183,8 @@ def test_help_is_grouped_and_ends_in_examples(command: Command, script: str, hea
     assert not [name for name in ("options", *GROUPS) if "--trainer" in groups[name]]
 
 
-def test_help_shows_defaults(command: Command) -> None:
-    groups = {name: " ".join(text.split()) for name, text in grouped_help(command, "train.py").items()}
+def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = {name: " ".join(text.split()) for name, text in grouped_help(main, capsys).items()}
     assert "passes over the training set (default: 20)" in groups["training"]
     assert "(default: lenet)" in groups["network"]
     assert "the standard deviation of the noise (default: 0.5)" in groups["defence"]
@@ -251,10 +260,10 @@ def test_wrong_input_is_one_line(
 
 
 def test_a_refused_force_leaves_the_finished_run_where_it_is(
-    capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig]
+    capsys: pytest.CaptureFixture[str], config: Callable[..., TrainConfig], run_of: Callable[[TrainConfig], Run]
 ) -> None:
     chosen = config(lam=0.0)
-    folder = Path(chosen.out) / str(train(chosen)["name"])
+    folder = run_of(chosen).folder
     wrong = ["--defence", "none", "--force", "--trainer.strategy", "ddp_spawn"]
     refused(capsys, "use ddp", *resume(chosen), *wrong)
     assert (folder / "results.json").is_file()
@@ -422,12 +431,12 @@ class Malicious:
 
 
 @pytest.fixture
-def unfinished(config: Callable[..., TrainConfig]) -> tuple[TrainConfig, Path]:
+def unfinished(config: Callable[..., TrainConfig], run_of: Callable[[TrainConfig], Run]) -> tuple[TrainConfig, Path]:
     """A run with a checkpoint but without results: the next command would resume it."""
     chosen = config()
-    folder = Path(chosen.out) / str(train(chosen)["name"])
-    (folder / "results.json").unlink()
-    return chosen, folder
+    run = run_of(chosen)
+    run.results.unlink()
+    return chosen, run.folder
 
 
 def resume(chosen: TrainConfig) -> list[str]:
@@ -611,26 +620,36 @@ def test_a_folder_that_goes_away_while_it_is_trained_is_one_line(
     assert said.count("\n") == 1, said
 
 
-def test_sigterm_ends_a_command_with_143_and_says_that_it_goes_on(
-    capsys: pytest.CaptureFixture[str], unfinished: tuple[TrainConfig, Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("how", "code", "says"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "stopped")]
+)
+def test_a_signal_ends_a_command_with_its_code_and_a_line_that_it_goes_on(
+    how: signal.Signals,
+    code: int,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    unfinished: tuple[TrainConfig, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen, folder = unfinished
     before = signal.getsignal(signal.SIGTERM)
     step = SplitModule.training_step
     (folder / "last.ckpt").unlink()
 
-    def terminated(self: SplitModule, *arguments: Any) -> Any:
+    def stopped(self: SplitModule, *arguments: Any) -> Any:
         if self.current_epoch == 1:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(how)
         return step(self, *arguments)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(SplitModule, "training_step", terminated)
-        capsys.readouterr()
-        assert main(resume(chosen)) == 143
-    assert capsys.readouterr().err == (
-        "terminated; what was finished is kept, and the same command goes on from there\n"
-    )
+    of_pytest = signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning leaves Ctrl-C switched off
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(SplitModule, "training_step", stopped)
+            capsys.readouterr()
+            assert main(resume(chosen)) == code
+    finally:
+        signal.signal(signal.SIGINT, of_pytest)
+    assert capsys.readouterr().err == f"{says}; what was finished is kept, and the same command goes on from there\n"
     assert signal.getsignal(signal.SIGTERM) is before
     assert main(resume(chosen)) == 0
     assert "resuming after epoch 1 of 2" in capsys.readouterr().out

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-import sweetspot.attacks.decoder.attack as decoder_attack
-import sweetspot.attacks.whitebox as whitebox
 from sweetspot.attacks import Victim
 from sweetspot.commands import evaluate
 from sweetspot.commands.train import main
@@ -25,8 +23,10 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train
 from tests.conftest import refused_by
+from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
+RunOf = Callable[[TrainConfig], Run]
 NOISE = {"release": ["gaussian"], "sigma": 0.5}
 ZOO: dict[str, dict[str, Any]] = {
     "mixcon": {"defence": "mixcon"},
@@ -44,16 +44,7 @@ ZOO: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks of a few steps, without LPIPS."""
-    monkeypatch.setattr(whitebox, "PAPER_STEPS", 5)
-    monkeypatch.setattr("sweetspot.metrics.classifier.STEPS", 5)
-    monkeypatch.setitem(whitebox.STEPS, "fast", 5)
-    monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
-    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)
-
-
-def run_of(config: TrainConfig) -> Run:
-    return Run(Path(config.out) / train(config)["name"])
+    weaken(monkeypatch, with_lpips=False)
 
 
 def test_the_zoo_is_whole() -> None:
@@ -64,12 +55,12 @@ def test_the_zoo_is_whole() -> None:
 
 @pytest.mark.parametrize("name", ZOO)
 def test_a_stopped_run_ends_where_an_unbroken_one_ends(
-    name: str, config: Make, tmp_path: Path, power_cut: Callable[[TrainConfig, int], None]
+    name: str, config: Make, run_of: RunOf, tmp_path: Path, power_cut: Callable[[TrainConfig, int], None]
 ) -> None:
     unbroken = run_of(config(**ZOO[name], out=str(tmp_path / "unbroken")))
     broken = config(**ZOO[name])
     power_cut(broken, 1)
-    resumed = run_of(broken)
+    resumed = Run(Path(broken.out) / train(broken)["name"])
     ours, theirs = (load_checkpoint(run.checkpoint)["state_dict"] for run in (resumed, unbroken))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
     results = resumed.read_results()
@@ -78,7 +69,7 @@ def test_a_stopped_run_ends_where_an_unbroken_one_ends(
     assert (f"train/{broken.penalty.name}" in logged) == (broken.defence != "none"), "each logs its own quantity"
 
 
-def test_a_record_says_every_option_and_the_victim_is_whole(config: Make) -> None:
+def test_a_record_says_every_option_and_the_victim_is_whole(config: Make, run_of: RunOf) -> None:
     run = run_of(config(**ZOO["compress"]))
     results = run.read_results()
     release = [{"name": "gaussian", "unit": "raw", "ramp": pytest.approx(1 / 3), "sigma": 0.5}]
@@ -96,7 +87,7 @@ def test_a_record_says_every_option_and_the_victim_is_whole(config: Make) -> Non
 
 
 @pytest.mark.parametrize("name", ["compress", "topk", "quantise", "dropout"])
-def test_every_attack_goes_through_it(name: str, config: Make) -> None:
+def test_every_attack_goes_through_it(name: str, config: Make, run_of: RunOf) -> None:
     run = run_of(config(**ZOO[name]))
     assert evaluate.main([str(run.folder), "--device", "cpu", "--samples", "6", "--budget", "fast"]) == 0
     results = run.read_results()
@@ -169,7 +160,7 @@ def test_an_older_record_of_another_defence_is_still_a_config(config: Make) -> N
 @pytest.mark.parametrize("name", ZOO)
 def test_every_part_trains_on_the_embedded_digits(name: str, config: Make) -> None:
     digits = {"dataset": "mnist-5k", "batch_size": 100, "optimiser": "adam", "lr": 1e-3, "epochs": 2}
-    accuracy = run_of(config(**ZOO[name], **digits)).read_results()["utility"]["accuracy"]
+    accuracy = train(config(**ZOO[name], **digits))["utility"]["accuracy"]
     assert accuracy > 0.3, "ten classes, two epochs"
 
 
@@ -234,7 +225,7 @@ def test_a_users_own_penalty_and_release_with_flags_of_their_own(
 
 
 def test_a_checkpoint_runs_no_code_that_the_user_has_not_named(
-    own: str, config: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own: str, config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(config(defence=f"{own}:Shuffle"))
     monkeypatch.delitem(sys.modules, module_name(own))  # as in another process

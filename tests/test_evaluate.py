@@ -42,6 +42,7 @@ from tests.documents import commands, users_files, write_files
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
+RunOf = Callable[[TrainConfig], Run]
 SUITE = [key for key in STANDARD.attacks if key != "positions"]  # which has nothing to go by here
 FLOORS = ["prototype", "label"]  # run first, whatever is asked for; the gallery last
 
@@ -52,10 +53,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(config: Make) -> Run:
+def run(config: Make, run_of: RunOf) -> Run:
     """A finished run that nobody has attacked yet."""
-    chosen = config()
-    return Run(Path(chosen.out) / train(chosen)["name"])
+    return run_of(config())
 
 
 def attack(run: Run, *argv: str) -> int:
@@ -73,10 +73,8 @@ def timeless(results: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- what comes out
 
 
-def test_right_after_training_and_later_are_the_same(config: Make, tmp_path: Path) -> None:
+def test_right_after_training_and_later_are_the_same(run: Run, config: Make, tmp_path: Path) -> None:
     together = train(config(attacks=["standard"], samples=6, out=str(tmp_path / "together")))
-    alone = config(out=str(tmp_path / "alone"))
-    run = Run(tmp_path / "alone" / train(alone)["name"])
     assert run.read_results()["attacks"] == {}
     assert attack(run) == 0
     assert timeless(run.read_results()) == timeless(together)
@@ -210,11 +208,10 @@ def test_vectors_are_scored_as_vectors(tmp_path: Path) -> None:
     assert not (tmp_path / results["name"] / "recovered.png").exists()
 
 
-def test_vanilla_stands_beside(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vanilla_stands_beside(config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str]) -> None:
     for lam in (0.0, 1.0):
-        chosen = config(lam=lam)
-        run = Run(Path(chosen.out) / train(chosen)["name"])
-        train(config(lam=lam, seed=1))  # another vanilla, which does not match
+        run = run_of(config(lam=lam))
+        run_of(config(lam=lam, seed=1))  # another vanilla, which does not match
         capsys.readouterr()
         assert attack(run, "--attacks", "whitebox/paper") == 0
         table = capsys.readouterr().out
@@ -382,7 +379,6 @@ def refused(capsys: pytest.CaptureFixture[str], says: str, *argv: str) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_argument_is_one_line(run: Run, capsys: pytest.CaptureFixture[str], argv: list[str], says: str) -> None:
-    assert attack(run, "--attacks", "whitebox/paper") == 0
     before = run.results.read_bytes()
     refused(capsys, says, str(run.folder), *argv)
     assert run.results.read_bytes() == before
@@ -618,16 +614,16 @@ def test_results_that_do_not_say_enough_are_one_line(run: Run, capsys: pytest.Ca
     refused(capsys, "no config.seed in it", str(run.folder))
 
 
-def test_several_runs_at_once(config: Make) -> None:
-    runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
+def test_several_runs_at_once(config: Make, run_of: RunOf) -> None:
+    runs = [run_of(config(lam=lam)) for lam in (0.0, 1.0)]
     assert main([*(str(run.checkpoint) for run in runs), "--attacks", "whitebox/paper", "--samples", "3"]) == 0
     assert all(json.loads(run.results.read_text())["worst_case"]["samples"] == 3 for run in runs)
 
 
 def test_a_folder_of_runs_is_all_of_them_and_what_is_no_run_is_skipped(
-    config: Make, capsys: pytest.CaptureFixture[str]
+    config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [Run(Path(config().out) / train(config(lam=lam))["name"]) for lam in (0.0, 1.0)]
+    runs = [run_of(config(lam=lam)) for lam in (0.0, 1.0)]
     out = runs[0].folder.parent
     begun = Path(shutil.copytree(runs[0].folder, out / "begun"))
     (begun / "results.json").unlink()
@@ -659,13 +655,14 @@ def test_an_attack_config_is_checked_as_strictly_from_python() -> None:
 
 @pytest.mark.parametrize("argv", commands("evaluate"), ids=" ".join)
 def test_a_command_of_the_documents_runs(
-    argv: list[str], run: Run, text_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    argv: list[str], run: Run, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As written, but on a small run, on the CPU, on few inputs, and with one epoch of the GAN."""
     if users_files(argv):
         write_files(tmp_path)
         monkeypatch.chdir(tmp_path)
     if "gpt2" in argv[0]:
+        text_run: Path = request.getfixturevalue("text_run")
         run = Run(Path(shutil.copytree(text_run, tmp_path / "text" / text_run.name)))
     argv = [argument for argument in argv if "*" not in argument]
     few = ["--samples", "3", "--decoder-epochs", "1", "--prompts", "3"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from sweetspot.evaluations.evidence import add_leaks, warnings_of
 from sweetspot.reports.page import write_report
 from sweetspot.runs.config import AttackConfig, TrainConfig
 from sweetspot.runs.folder import Run
-from sweetspot.training import train
 from tests.conftest import refused_by
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
+RunOf = Callable[[TrainConfig], Run]
 FEW = ["--device", "cpu", "--samples", "6", "--budget", "fast"]
 NOISY: dict[str, Any] = {"defence": "compress", "lam": 0.01, "bottleneck": "8", "release": ["gaussian"], "sigma": 1.0}
 
@@ -29,19 +29,29 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     weaken(monkeypatch)
 
 
-def run_of(config: TrainConfig) -> Run:
-    return Run(Path(config.out) / train(config)["name"])
-
-
 @pytest.fixture
-def noisy(config: Make) -> Run:
+def noisy(config: Make, run_of: RunOf) -> Run:
     """A finished run behind a bottleneck and noise."""
     return run_of(config(**NOISY))
 
 
-def test_every_attack_and_the_worst_case_have_their_leak(noisy: Run) -> None:
-    assert main([str(noisy.folder), *FEW]) == 0
-    results = noisy.read_results()
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run lies that was attacked by every attack, once it was."""
+    return tmp_path_factory.mktemp("attacked") / "run"
+
+
+@pytest.fixture
+def attacked(noisy: Run, kept: Path) -> dict[str, Any]:
+    """The results of the noisy run after every attack."""
+    if not kept.is_dir():
+        assert main([str(noisy.folder), *FEW]) == 0
+        shutil.copytree(noisy.folder, kept)
+    return Run(kept).read_results()
+
+
+def test_every_attack_and_the_worst_case_have_their_leak(attacked: dict[str, Any]) -> None:
+    results = attacked
     for key, record in [*results["attacks"].items(), ("worst_case", results["worst_case"])]:
         assert record["leak"].keys() >= {"ssim", "psim", "mse"}, key
         assert all(each.keys() >= {"mean", "std", "worst"} for each in record["leak"].values())
@@ -54,10 +64,9 @@ def test_every_attack_and_the_worst_case_have_their_leak(noisy: Run) -> None:
     assert len(results["attacks"]["label"]["others"]) == 3, "five attacks are held against five label-only ones"
 
 
-def test_the_worst_case_of_label_only_attackers_does_not_leak(noisy: Run) -> None:
+def test_the_worst_case_of_label_only_attackers_does_not_leak(attacked: dict[str, Any]) -> None:
     """The best of several who know the label alone, scored as attacks are, against as many of the same kind."""
-    assert main([str(noisy.folder), *FEW]) == 0
-    results = copy.deepcopy(noisy.read_results())
+    results = attacked
     label = results["attacks"]["label"]
     scores = [label["scores"], results["attacks"]["prototype"]["scores"], *label["others"]]
     for key, each in zip(list(results["worst_case"]["attacks"]), scores, strict=True):
@@ -66,7 +75,7 @@ def test_the_worst_case_of_label_only_attackers_does_not_leak(noisy: Run) -> Non
     assert results["worst_case"]["leak"]["ssim"]["mean"] == pytest.approx(0, abs=1e-6)
 
 
-def test_a_run_says_its_certificate_and_what_it_costs(noisy: Run, config: Make) -> None:
+def test_a_run_says_its_certificate_and_what_it_costs(noisy: Run, config: Make, run_of: RunOf) -> None:
     assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper", "--queries", "1", "10"]) == 0
     results = noisy.read_results()
     one, ten = results["certificate"], results["certificate"]["for_queries"]["10"]
@@ -109,7 +118,7 @@ def test_conditions_are_kept_beside_an_attack_and_never_done_twice(
     assert set(noisy.read_results()["attacks"]["decoder/adaptive"]["channels"]) == {"int8", "noise 0.5", "fp16"}
 
 
-def test_a_deterministic_run_needs_neither_draws_nor_queries(config: Make) -> None:
+def test_a_deterministic_run_needs_neither_draws_nor_queries(config: Make, run_of: RunOf) -> None:
     run = run_of(config())
     assert main([str(run.folder), *FEW, "--attacks", "whitebox/paper", "--draws", "5", "--queries", "1", "10"]) == 0
     record = run.read_results()["attacks"]["whitebox/paper"]
@@ -120,9 +129,8 @@ def test_a_deterministic_run_needs_neither_draws_nor_queries(config: Make) -> No
     assert attacked_already(run, asked)
 
 
-def test_warnings_say_a_figure(noisy: Run) -> None:
-    assert main([str(noisy.folder), *FEW]) == 0
-    results = noisy.read_results()
+def test_warnings_say_a_figure(attacked: dict[str, Any]) -> None:
+    results = attacked
     assert any("one draw" in warning for warning in results["warnings"])
     attacks = results["attacks"]
     attacks["decoder/adaptive"]["ssim"]["mean"] = 0.9
@@ -136,7 +144,7 @@ def test_warnings_say_a_figure(noisy: Run) -> None:
 
 
 def test_the_standard_suite_has_a_version_and_leaves_out_what_does_not_fit(
-    noisy: Run, config: Make, capsys: pytest.CaptureFixture[str]
+    noisy: Run, config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(noisy.folder), *FEW, "--attacks", "whitebox/paper"]) == 0
     assert "suite" not in noisy.read_results()
@@ -182,7 +190,7 @@ def own(tmp_path: Path) -> str:
 
 
 def test_an_attack_of_ones_own_joins_the_table_the_worst_case_and_the_page(
-    own: str, config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: str, config: Make, run_of: RunOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_of(config())
     argv = [str(run.folder), *FEW, "--attacks", f"{own}:Flat", "whitebox/paper", "--grey", "0.25"]
@@ -218,7 +226,7 @@ def test_an_attack_of_ones_own_joins_the_table_the_worst_case_and_the_page(
     ids=" ".join,
 )
 def test_what_makes_no_sense_is_one_line(
-    argv: list[str], says: str, own: str, config: Make, capsys: pytest.CaptureFixture[str]
+    argv: list[str], says: str, own: str, config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_of(config())
     refused_by(main, capsys, says, str(run.folder), *(each.replace("OWN", own) for each in argv))
@@ -247,7 +255,7 @@ def test_conditions_of_a_weaker_attack_are_done_again_with_the_stronger_one(nois
     assert noisy.results.read_bytes() == before, "a weaker one never replaces a stronger one"
 
 
-def test_an_attack_that_has_nothing_to_go_by_under_a_condition_is_left_out_there(config: Make) -> None:
+def test_an_attack_that_has_nothing_to_go_by_under_a_condition_is_left_out_there(config: Make, run_of: RunOf) -> None:
     run = run_of(config(release=["dropout"]))
     argv = [str(run.folder), *FEW, "--attacks", "positions", "--queries", "4", "--channels", "0.5"]
     assert main(argv) == 0
@@ -277,7 +285,9 @@ def test_one_more_attack_leaves_a_stronger_floor_as_it_is(noisy: Run) -> None:
     assert all(len(each["ssim"]) == 9 for each in after["others"])
 
 
-def test_a_deterministic_release_of_ones_own_is_not_attacked_for_ever(config: Make, tmp_path: Path) -> None:
+def test_a_deterministic_release_of_ones_own_is_not_attacked_for_ever(
+    config: Make, run_of: RunOf, tmp_path: Path
+) -> None:
     own = tmp_path / "own_release.py"
     own.write_text(
         "from sweetspot import Release\nclass Double(Release):\n    def forward(self, z):\n        return 2 * z\n"
@@ -291,7 +301,7 @@ def test_a_deterministic_release_of_ones_own_is_not_attacked_for_ever(config: Ma
     assert run.read_results()["warnings"] == []
 
 
-def test_draws_count_behind_a_noisy_channel_of_a_quiet_run(config: Make) -> None:
+def test_draws_count_behind_a_noisy_channel_of_a_quiet_run(config: Make, run_of: RunOf) -> None:
     run = run_of(config())
     argv = ["--attacks", "whitebox/paper", "--draws", "3", "--channels", "0.5", "int8"]
     assert main([str(run.folder), *FEW, *argv]) == 0
@@ -301,7 +311,7 @@ def test_draws_count_behind_a_noisy_channel_of_a_quiet_run(config: Make) -> None
 
 
 def test_label_only_attackers_may_be_named_beside_others_and_not_alone(
-    config: Make, capsys: pytest.CaptureFixture[str]
+    config: Make, run_of: RunOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_of(config())
     refused_by(main, capsys, "label is run beside every other attack", str(run.folder), "--attacks", "label")

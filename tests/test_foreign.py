@@ -15,8 +15,6 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-import sweetspot.attacks.decoder.attack as decoder_attack
-from sweetspot.attacks import whitebox
 from sweetspot.commands import evaluate, sweep, train
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.networks import build_network
@@ -27,6 +25,7 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train as train_run
 from tests.conftest import refused_by
+from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
 OWN = """
@@ -74,12 +73,7 @@ ready = nn.Linear(2, 2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks of a few steps, without LPIPS."""
-    monkeypatch.setattr(whitebox, "PAPER_STEPS", 5)
-    monkeypatch.setattr("sweetspot.metrics.classifier.STEPS", 5)
-    for budget in decoder_attack.STEPS:
-        monkeypatch.setitem(decoder_attack.STEPS, budget, 3)
-    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)
+    weaken(monkeypatch, with_lpips=False)
 
 
 @pytest.fixture

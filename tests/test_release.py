@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import sweetspot.attacks.decoder.attack as decoder_attack
-import sweetspot.attacks.whitebox as whitebox
 from sweetspot.attacks import AttackerData, Victim
 from sweetspot.attacks.decoder import Decoder
 from sweetspot.attacks.whitebox import WhiteBox
@@ -24,6 +22,7 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.sweeps.grid import completed, laid_out
 from sweetspot.training import train
+from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
 
@@ -48,11 +47,7 @@ class Scaled(Release):
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The defence in the registry, and attacks of a few steps."""
     monkeypatch.setitem(RELEASES.known, "scaled", Scaled)
-    monkeypatch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", 5)
-    monkeypatch.setattr("sweetspot.metrics.classifier.STEPS", 5)
-    monkeypatch.setitem(whitebox.STEPS, "fast", 5)
-    monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
-    monkeypatch.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda _: None)
+    weaken(monkeypatch, with_lpips=False)
 
 
 def factor(run: Run) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -25,6 +26,8 @@ import yaml
 from sweetspot.commands.sweep import main
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES
 from sweetspot.runs.config import TrainConfig
+from sweetspot.sweeps.config import SweepConfig
+from sweetspot.sweeps.engine import connected
 from sweetspot.training import train
 from tests.conftest import ROOT, refused_by
 from tests.documents import commands, users_files, write_files
@@ -32,6 +35,7 @@ from tests.documents import commands, users_files, write_files
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster of a machine at a time
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE = 240.0  # seconds for a busy machine
+ALONE = ("--parallel", "1")  # one cell after the other: each process of a cell takes seconds to begin
 TIMES = {"environment", "seconds", "preparation", "seconds_per_token"}  # what two equal runs differ in
 
 
@@ -79,6 +83,22 @@ def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         kill_family(process.pid)
 
 
+@pytest.fixture(scope="module")
+def ray() -> Iterator[None]:
+    """One Ray for all sweeps of this process, begun as on the second node of a job: a cell is alone all the same."""
+    with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as stack:
+        patched.setenv("SLURM_PROCID", "1")
+        stack.enter_context(connected(SweepConfig()))
+        patched.undo()
+        yield
+
+
+@pytest.fixture
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has begun no Ray."""
+    monkeypatch.setattr("sweetspot.sweeps.sweep.is_connected", lambda: False)
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """As many threads as a cell has: sums of other parts round otherwise in their last bits."""
@@ -114,18 +134,16 @@ def until(condition: Callable[[], Any]) -> Any:
 # ---------------------------------------------------------------------- a grid
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("one_thread", "ray")
 def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
-    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = npz(), tmp_path / "runs"
-    monkeypatch.setenv("SLURM_PROCID", "1")  # as on the second node of a job: a cell is alone all the same
     assert main(flags(data, out, "--lambda", "1", "--beta", "1e-2", "1e-4")) == 0
     assert "3 of 3" in capsys.readouterr().out
     assert (out / "report.html").is_file()
     for run in out.glob("*-s0-*"):
         assert "epoch 2/2" in (run / "log.txt").read_text()
-    monkeypatch.delenv("SLURM_PROCID")
     same: dict[str, Any] = {"dataset": str(data), "epochs": 2, "batch_size": 12, "lam": 1.0, "beta": 1e-4}
     same |= {"attacks": ["none"], "trainer": {"accelerator": "cpu"}}
     alone = TrainConfig.of(**same, out=str(tmp_path / "alone"))
@@ -133,17 +151,18 @@ def test_a_grid_is_made_by_the_function_of_train_and_grows_by_a_row(
     assert results_in(tmp_path / "alone")[name] == results_in(out)[name]  # the same run to the last bit
 
     before = files_in(out)
-    assert main(flags(data, out, "--lambda", "0", "1", "10", "--beta", "1e-2", "1e-4")) == 0
+    assert main(flags(data, out, "--lambda", "0", "1", "10", "--beta", "1e-2", "1e-4", *ALONE)) == 0
     after = files_in(out)
     assert {file: after[file] for file in before} == before  # finished cells are not touched
     assert len(results_in(out)) == 5
 
 
+@pytest.mark.usefixtures("ray")
 def test_a_failing_cell_is_written_down_and_the_others_are_made(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = npz(), tmp_path / "runs"
-    wanted = flags(data, out, "--lambda", "1", "--beta", "1e-2", "--seed", "0", "1")
+    wanted = flags(data, out, "--lambda", "1", "--beta", "1e-2", "--seed", "0", "1", *ALONE)
     assert main([*wanted, "--dry-run"]) == 0
     listed = capsys.readouterr().out
     bad = next(line.split()[-1] for line in listed.splitlines() if "-l1-" in line)
@@ -162,6 +181,7 @@ def test_a_failing_cell_is_written_down_and_the_others_are_made(
 # ---------------------------------------------------------------------- kills
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_kills_of_a_sweep_and_of_a_worker_lose_nothing(
     npz: Callable[..., Path], tmp_path: Path, started: Callable[..., subprocess.Popen[str]]
@@ -259,18 +279,21 @@ class Flat(Attack):
 """
 
 
+@pytest.mark.usefixtures("ray")
+@pytest.mark.parametrize("is_attacked", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_users_own_parts_are_swept_over_their_own_options_and_met_by_an_attack_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    is_attacked: bool, npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own, out = tmp_path / "mine.py", tmp_path / "runs"
     own.write_text(OWN)
-    small = ["--dataset", "mnist-5k", "--limit-train", "500", "--limit-test", "60", "--epochs", "1", "--out", str(out)]
-    small += ["--attacks", f"{own}:Flat", "--grey", "0.3", "--samples", "6", "--budget", "fast"]
-    small += ["--trainer.accelerator", "cpu"]
+    small = [*flags(npz(), out), *ALONE]
+    if is_attacked:
+        small += ["--attacks", f"{own}:Flat", "--grey", "0.3", "--samples", "6", "--budget", "fast"]
     parts = ["--defence", f"{own}:Shrink", "--strength", "1", "3", "--release", f"{own}:Fade"]
     assert main([*small, *parts, "--by", "0.25", "0.5"]) == 0
-    assert all(each["attacks"]["mine/Flat"]["settings"]["grey"] == 0.3 for each in results_in(out).values())
-    assert all(each["worst_case"]["attacks"] == ["mine/Flat"] for each in results_in(out).values())
+    if is_attacked:
+        assert all(each["attacks"]["mine/Flat"]["settings"]["grey"] == 0.3 for each in results_in(out).values())
+        assert all(each["worst_case"]["attacks"] == ["mine/Flat"] for each in results_in(out).values())
     found = {name: results["defence"] for name, results in results_in(out).items()}
     swept = {
         (each["name"].rpartition(":")[2], each.get("strength"), tuple(part["by"] for part in each["release"]))
@@ -280,7 +303,7 @@ def test_a_users_own_parts_are_swept_over_their_own_options_and_met_by_an_attack
     said = capsys.readouterr().out
     assert "Shrink(1) + Fade(0.5), strength 3.0, seed 0" in said
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert all(name in page for name in ("Shrink", "Fade", "mine/<wbr>Flat"))
+    assert all(name in page for name in ("Shrink", "Fade", *(["mine/<wbr>Flat"] if is_attacked else [])))
 
 
 def test_several_grids_in_one_file_and_flags_that_win_over_all_of_them(
@@ -317,10 +340,11 @@ def test_what_a_part_refuses_is_left_out_with_a_line(
     assert "3 cells: 0 are there" in said
 
 
+@pytest.mark.usefixtures("ray")
 def test_a_verdict_for_each_setting_under_its_title(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grid = ["--defence", "nopeek", "--lr", "0.01", "0.02"]
+    grid = ["--defence", "nopeek", "--lr", "0.01", "0.02", *ALONE]
     assert main(flags(npz(), tmp_path / "runs", *grid)) == 0
     said = capsys.readouterr().out
     assert "4 of 4" in said
@@ -331,6 +355,8 @@ def test_a_verdict_for_each_setting_under_its_title(
 # ---------------------------------------------------------------------- search
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray")
 def test_a_search_is_made_on_ray_and_is_not_repeated(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -388,6 +414,7 @@ def test_a_search_that_was_killed_ends_as_an_unbroken_one(
 # ---------------------------------------------------------------------- wrong input
 
 
+@pytest.mark.usefixtures("no_ray")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -459,6 +486,7 @@ class AnotherService(socketserver.StreamRequestHandler):
         self.wfile.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n")
 
 
+@pytest.mark.usefixtures("no_ray")
 def test_an_address_where_something_else_listens_is_refused_at_once(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,15 +503,18 @@ def test_an_address_where_something_else_listens_is_refused_at_once(
     refused_by(main, capsys, "--address auto finds no Ray cluster", *grid, "--address", "auto")
 
 
+@pytest.mark.usefixtures("ray")
 def test_what_cannot_be_made_again_stays_as_it_is(
-    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, out = npz(), tmp_path / "runs"
     same: dict[str, Any] = {"epochs": 2, "batch_size": 12, "attacks": ["none"], "trainer": {"accelerator": "cpu"}}
     train(TrainConfig.of(**same, dataset=str(data), lam=0.0, beta=1e-2, out=str(out)))
     before = files_in(out)
     again = ["--lambda", "0", "--beta", "1e-2", *flags(data, out), "--force"]
-    refused_by(main, capsys, "no Ray cluster answers", *again, "--address", "127.0.0.1:1")
+    with monkeypatch.context() as patched:
+        patched.setattr("sweetspot.sweeps.sweep.is_connected", lambda: False)
+        refused_by(main, capsys, "no Ray cluster answers", *again, "--address", "127.0.0.1:1")
     refused_by(main, capsys, "a run asks for 10000 CPUs", *again, "--cpus-per-run", "10000")
     assert files_in(out) == before
 

@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from sweetspot.attacks import Victim
+from sweetspot.commands.train import main
 from sweetspot.datamodules import TensorDataModule, load
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.split_module import SplitModule
@@ -99,15 +100,13 @@ def test_a_checkpoint_gives_what_training_reported(config: Make) -> None:
     assert not any(parameter.requires_grad for parameter in victim.encoder.parameters())
 
 
-def test_the_recorded_config_is_the_same_run_again(
-    config: Make, command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_the_recorded_config_is_the_same_run_again(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = config(lam=0.5, trainer={"accelerator": "cpu", "gradient_clip_val": 1.0})
     folder = folder_of(train(chosen), chosen)
     assert yaml.safe_load((folder / "config.yaml").read_text())["lambda"] == 0.5
-    again = command("train.py", "--config", folder / "config.yaml")
-    assert again.returncode == 0, again.stderr
-    assert f"already done: {folder}" in again.stdout
+    capsys.readouterr()
+    assert main(["--config", str(folder / "config.yaml")]) == 0
+    assert f"already done: {folder}" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- names
@@ -198,12 +197,16 @@ def test_ctrl_c_keeps_the_last_epoch(config: Make, monkeypatch: pytest.MonkeyPat
     assert len(train(chosen)["training"]["history"]) == 3
 
 
-def start(out: Path, data: Path, *more: Any) -> subprocess.Popen[str]:
-    """`train.py` on its own, for a few seconds of five epochs."""
+def arguments_of(out: Path, data: Path, *more: Any) -> list[str]:
+    """What `train.py` is given for a few seconds of five epochs."""
     arguments = ["--dataset", data, "--epochs", 5, "--batch-size", 6, "--lambda", 1, "--out", out]
-    arguments += ["--attacks", "none", *more]
+    return [str(each) for each in (*arguments, "--attacks", "none", *more)]
+
+
+def start(out: Path, data: Path, *more: Any) -> subprocess.Popen[str]:
+    """`train.py` on its own, in a process that can be stopped."""
     return subprocess.Popen(
-        [sys.executable, "train.py", *map(str, arguments)],
+        [sys.executable, "train.py", *arguments_of(out, data, *more)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -223,6 +226,7 @@ def stop_in_epoch_3(process: subprocess.Popen[str], how: signal.Signals) -> str:
     return process.communicate(timeout=60)[0]
 
 
+@pytest.mark.slow  # in a process of its own; tests/test_command_line.py sends the same signals to itself
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_and_sigterm_say_that_nothing_is_lost(
     how: signal.Signals, code: int, npz: Callable[..., Path], tmp_path: Path
@@ -232,13 +236,16 @@ def test_ctrl_c_and_sigterm_say_that_nothing_is_lost(
     assert process.returncode == code
 
 
-def test_kill_9_in_the_middle_of_epoch_3_and_the_same_command_again(npz: Callable[..., Path], tmp_path: Path) -> None:
-    data = npz(count=3000)
+def test_kill_9_in_the_middle_of_epoch_3_and_the_same_command_again(
+    npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = npz(count=1500)
     stop_in_epoch_3(start(tmp_path / "killed", data), signal.SIGKILL)
     (folder,) = (tmp_path / "killed").glob("images-*")
     assert not (folder / "results.json").exists()
     for out in ("killed", "unbroken"):
-        output, _ = start(tmp_path / out, data).communicate(timeout=300)
+        assert main(arguments_of(tmp_path / out, data)) == 0
+        output = capsys.readouterr().out
         assert "accuracy   distance" in output, output
         assert ("resuming after epoch 2 of 5" in output) == (out == "killed")
     assert equal(weights(folder), weights(tmp_path / "unbroken" / folder.name))
@@ -381,7 +388,7 @@ def on_devices(count: int, data: Path, out: Path, *more: Any) -> str:
         "none",
         *more,
     ]
-    arguments += ["--trainer.devices", count, "--trainer.strategy", "ddp"] if count > 1 else []
+    arguments += ["--trainer.devices", count, "--trainer.strategy", "ddp"]
     done = subprocess.run(
         [sys.executable, "train.py", *map(str, arguments)],
         cwd=ROOT,
@@ -395,28 +402,31 @@ def on_devices(count: int, data: Path, out: Path, *more: Any) -> str:
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
-def test_two_processes_train_one_model(npz: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_devices_without_a_penalty_equal_one(config: Make, npz: Callable[..., Path], tmp_path: Path) -> None:
+    """The batch size is the whole batch, so the averaged gradients, and the weights, are those of one device."""
+    data = npz(count=120)
+    output = on_devices(2, data, tmp_path / "two", "--lambda", 0, "--validation-fraction", 0)
+    (folder,) = (tmp_path / "two").glob("images-*")
+    results = json.loads((folder / "results.json").read_text())
+    assert (len(results["training"]["history"]), results["training"]["devices"]) == (3, 2)
+    assert output.count("data     images") == 1, "only the first process speaks"
+    alone = config(dataset=str(data), epochs=3, batch_size=24, lam=0.0, validation_fraction=0.0)
+    one, two = weights(folder_of(train(alone), alone)), weights(folder)
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
+@pytest.mark.slow  # two commands, each of them two processes
+def test_two_processes_train_one_model_and_find_it_done(npz: Callable[..., Path], tmp_path: Path) -> None:
     """Both ranks get balanced halves of every batch, and one of them speaks and writes the run."""
     data, penalty = npz(count=120), ["--lambda", 1, "--beta", 1e-2, "--lr", 0.1]
     output = on_devices(2, data, tmp_path, *penalty)
     (folder,) = tmp_path.glob("images-*")
-    results = json.loads((folder / "results.json").read_text())
-    history = results["training"]["history"]
-    assert (len(history), results["training"]["devices"]) == (3, 2)
+    history = json.loads((folder / "results.json").read_text())["training"]["history"]
     assert history[-1]["train/mixcon"] < history[0]["train/mixcon"]
     assert output.count("data     images") == 1, "only the first process speaks"
     assert "already done" in on_devices(2, data, tmp_path, *penalty)
-
-
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")
-def test_two_devices_without_a_penalty_equal_one(npz: Callable[..., Path], tmp_path: Path) -> None:
-    """The batch size is the whole batch, so the averaged gradients, and the weights, are those of one device."""
-    data = npz(count=120)
-    for count in (1, 2):
-        on_devices(count, data, tmp_path / str(count), "--lambda", 0, "--validation-fraction", 0)
-    one, two = (weights(next((tmp_path / count).glob("images-*"))) for count in ("1", "2"))
-    for name in one:
-        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of torch has no distributed package")

@@ -27,6 +27,7 @@ from sweetspot.attacks.decoder.training import (
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.ssim import structural_dissimilarity
+from tests.weak_attacks import shrink_decoders
 
 SHAPES = [
     ((16, 5, 5), (1, 28, 28)),  # LeNet after the 2nd block
@@ -58,6 +59,11 @@ def squares(count: int, seed: int) -> Tensor:
 def victim() -> Victim:
     torch.manual_seed(0)
     return Victim.from_module(SplitModule("lenet", [1, 28, 28], 2))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink_decoders(monkeypatch)
 
 
 @pytest.mark.parametrize(("z_shape", "x_shape"), SHAPES, ids=str)
@@ -118,11 +124,15 @@ def test_the_gan_loss_is_equation_7(victim: Victim, data: AttackerData) -> None:
     assert all(weight.grad is None for weight in victim.encoder.parameters()), "the victim does not learn"
 
 
-@pytest.mark.parametrize(("recipe", "kind"), [("paper", "gan"), ("adaptive", "inverse")])
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [pytest.param("paper", "gan", marks=pytest.mark.slow), ("adaptive", "inverse")]
+)
 def test_a_decoder_learns_to_invert(
     recipe: str, kind: str, victim: Victim, data: AttackerData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 60)
+    if kind == "inverse":  # a GAN that is small learns too little
+        shrink_decoders(monkeypatch)
     attack = Decoder(recipe, "fast", decoder_epochs=60)
     attack.prepare(victim, data)
     new = squares(20, seed=1)
@@ -173,6 +183,7 @@ def test_an_encoder_that_draws_at_random_is_asked_every_time(victim: Victim, dat
     torch.testing.assert_close(held, victim.encoder(data.x))
 
 
+@pytest.mark.usefixtures("small")
 def test_the_better_one_on_held_out_data_is_used(
     victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,8 +195,8 @@ def test_the_better_one_on_held_out_data_is_used(
         fit(module, victim, batches, own, what)
 
     monkeypatch.setattr(decoder_attack, "fit", spied)
-    Decoder("paper", "fast", cache=tmp_path, decoder_epochs=40).prepare(victim, data)
-    attack = Decoder("adaptive", "fast", cache=tmp_path, decoder_epochs=40)
+    Decoder("paper", "fast", cache=tmp_path, decoder_epochs=5).prepare(victim, data)
+    attack = Decoder("adaptive", "fast", cache=tmp_path, decoder_epochs=5)
     assert attack.kinds == ["inverse", "gan"], "a trained GAN that is there is considered"
     attack.prepare(victim, data)
     assert attack.held_out["gan"] < attack.held_out["inverse"]
@@ -193,6 +204,7 @@ def test_the_better_one_on_held_out_data_is_used(
     assert [len(own) for own in trained_on] == [180, 180], "a tenth is held out"
 
 
+@pytest.mark.usefixtures("small")
 def test_a_trained_decoder_is_kept_and_a_broken_file_is_trained_anew(
     victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

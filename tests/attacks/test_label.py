@@ -29,7 +29,10 @@ def data() -> AttackerData:
     return AttackerData((0.2 + 0.3 * y.view(-1, 1, 1, 1) + 0.02 * torch.randn(300, 1, 16, 16)).clamp(0, 1), y)
 
 
-def test_it_answers_with_what_the_class_alone_says(victim: Victim, data: AttackerData, tmp_path: Path) -> None:
+def test_it_answers_with_what_the_class_alone_says(
+    victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweetspot.attacks.decoder.training.BATCH", 32)
     attack = Label(budget="fast", cache=tmp_path)
     attack.prepare(victim, data)
     attack.tell(torch.tensor([2, 0, 2]))
@@ -42,6 +45,7 @@ def test_it_answers_with_what_the_class_alone_says(victim: Victim, data: Attacke
 def test_what_was_trained_is_found_again_and_other_data_have_another(
     victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sweetspot.attacks.label.STEPS", {"fast": 3})
     Label(budget="fast", cache=tmp_path).prepare(victim, data)
     monkeypatch.setattr(Label, "train", lambda *_: pytest.fail("it is there already"))
     Label(budget="fast", cache=tmp_path).prepare(victim, data)

@@ -18,6 +18,7 @@ from sweetspot.errors import UserError
 from sweetspot.lightning_modules.defences.releases import RELEASES, Chain
 from sweetspot.lightning_modules.split_module import SplitModule
 from tests.attacks.test_decoder import squares
+from tests.weak_attacks import shrink_decoders
 
 
 @pytest.fixture
@@ -28,9 +29,16 @@ def data() -> AttackerData:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fast attacker who is faster still."""
+    shrink_decoders(monkeypatch)
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 30)
     monkeypatch.setitem(refined.STEPS, "fast", 40)
     monkeypatch.setitem(refined.TRIALS, "fast", 8)
+
+
+@pytest.fixture(scope="module")
+def decoders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests that ask for the same decoder find it trained."""
+    return tmp_path_factory.mktemp("decoders")
 
 
 def victim_with(**release: object) -> Victim:
@@ -39,9 +47,9 @@ def victim_with(**release: object) -> Victim:
 
 
 @pytest.mark.parametrize("release", [{}, {"name": "gaussian", "sigma": 0.05}, {"name": "quantise", "bits": 6}], ids=str)
-def test_it_recovers_more_than_its_decoder(release: dict[str, object], data: AttackerData) -> None:
+def test_it_recovers_more_than_its_decoder(release: dict[str, object], data: AttackerData, decoders: Path) -> None:
     victim, new = victim_with(**release), squares(10, seed=1)
-    attack = Refined(budget="fast")
+    attack = Refined(budget="fast", cache=decoders)
     attack.prepare(victim, data)
     torch.manual_seed(5)
     z = victim.released(new)
@@ -53,10 +61,10 @@ def test_it_recovers_more_than_its_decoder(release: dict[str, object], data: Att
 
 
 def test_on_held_out_inputs_it_is_never_worse_than_the_decoder(
-    data: AttackerData, monkeypatch: pytest.MonkeyPatch
+    data: AttackerData, decoders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = victim_with()
-    attack = Refined(budget="fast")
+    attack = Refined(budget="fast", cache=decoders)
     attack.prepare(victim, data)
     assert attack.held_out[f"{attack.pull:g}"] == min(attack.held_out.values()) < attack.held_out["inf"]
 
@@ -73,10 +81,10 @@ def test_on_held_out_inputs_it_is_never_worse_than_the_decoder(
         assert torch.equal(attack.reconstruct(victim, z).x, attack.decoder.reconstruct(victim, z).x)
 
 
-def test_what_is_attacked_has_no_say_in_how(data: AttackerData) -> None:
+def test_what_is_attacked_has_no_say_in_how(data: AttackerData, decoders: Path) -> None:
     """The same input gets the same answer whatever is attacked beside it, up to rounding."""
     victim, new = victim_with(), squares(4, seed=1)
-    attack = Refined(budget="fast")
+    attack = Refined(budget="fast", cache=decoders)
     attack.prepare(victim, data)
     z = victim.released(new)
     alone = torch.cat([attack.reconstruct(victim, one[None]).x for one in z])
@@ -87,6 +95,8 @@ def test_what_is_attacked_has_no_say_in_how(data: AttackerData) -> None:
 def test_same_seed_same_bits_with_the_decoder_of_the_decoder_attack(
     release: dict[str, object], data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 5)
+    monkeypatch.setitem(refined.STEPS, "fast", 10)
     victim = victim_with(**release)
     torch.manual_seed(5)
     z = victim.released(squares(3, seed=1))
@@ -127,9 +137,9 @@ def test_vectors_are_refined_too() -> None:
     assert (found.x - new).square().mean() < 0.5 * (decoded.x - new).square().mean()
 
 
-def test_ctrl_c_gives_the_best_so_far(data: AttackerData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_gives_the_best_so_far(data: AttackerData, decoders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim = victim_with()
-    attack = Refined(budget="fast")
+    attack = Refined(budget="fast", cache=decoders)
     attack.prepare(victim, data)
     descend, z = Descent.descend, victim.released(squares(2, seed=1))
 

@@ -338,10 +338,9 @@ def test_a_checkpoint_never_runs_code(
 
 
 def test_text_attacks_are_not_for_images(
-    config: Callable[..., TrainConfig], capsys: pytest.CaptureFixture[str]
+    config: Callable[..., TrainConfig], run_of: Callable[[TrainConfig], Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = config()
-    folder = Path(chosen.out) / str(train(chosen)["name"])
+    folder = run_of(config()).folder
     refused_by(main, capsys, "is a run on images or vectors", str(folder), "--attacks", "text")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -34,7 +35,7 @@ Leaked = Callable[..., list[Tensor]]
 TOKENS = 7  # of a vocabulary whose texts can all be tried
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tiny() -> SplitLanguageModel:
     """A model of a few tokens, with a prior that is far from flat."""
     torch.manual_seed(0)
@@ -66,15 +67,21 @@ def distribution(noise: float, power: float) -> Normal | Laplace:
     return Laplace(0.0, noise / math.sqrt(2)) if power == 1 else Normal(0.0, noise)
 
 
+@functools.cache
+def alone(model: SplitLanguageModel, text: tuple[int, ...]) -> tuple[Tensor, float]:
+    """The states of one text, and the log-probability of all its tokens but the first."""
+    with torch.no_grad():
+        z = model.encoder(torch.tensor([text]))[0]
+        following = model.head(z[None])[0].double().log_softmax(dim=1)
+    return z, sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
+
+
 def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float], power: float = 2.0) -> Exact:
-    """What trying every text there is comes to, one after the other and without a cache."""
+    """What trying every text there is comes to, one after the other."""
     logs = {}
     for text in itertools.product(range(TOKENS), repeat=len(state)):
-        with torch.no_grad():
-            z = model.encoder(torch.tensor([text]))[0]
-            following = model.head(z[None])[0].double().log_softmax(dim=1)
-        log = math.log(first[text[0]])
-        log += sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
+        z, log = alone(model, text)
+        log += math.log(first[text[0]])
         logs[text] = log + float(distribution(noise, power).log_prob((z - state).double()).sum())
     most = max(logs.values())
     whole = sum(math.exp(each - most) for each in logs.values())
