@@ -48,6 +48,12 @@ EXAMPLES = """\
   python reproduce.py --all --dry-run --write page.md                  the page of what is there
 """
 
+HEADINGS = {
+    "what": ("all", "quick", "dataset", "model", "seeds", "dry_run"),
+    "files": ("out", "data_root", "write", "figure"),
+    "where it runs": ("device", "cpus_per_run", "gpus_per_run", "parallel", "address"),
+}
+
 
 def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> int:
     """Parse, run what is missing, print."""
@@ -57,8 +63,10 @@ def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> in
         "Runs are ordinary ones in --out: what is there is never done twice, and a killed command goes on."
     )
     parser = script_parser(prog, usage, description, EXAMPLES)
-    parser.add_argument("ids", nargs="*", type=str, default=[], help="tables and figures; none: the list of all")
-    add_dataclass(parser, ReproduceConfig, also={"write": f"With --all by default {PAGE}."})
+    parser.add_argument(
+        "ids", nargs="*", type=str, default=[], metavar="ID", help="tables and figures; none: the list of all"
+    )
+    add_dataclass(parser, ReproduceConfig, headings=HEADINGS, also={"write": f"With --all by default {PAGE}."})
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
