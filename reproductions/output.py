@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweetspot.files import replacing
+from sweetspot.progress import short_duration
 from sweetspot.reproductions.base import LEFT_OUT, REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.needs import Shelf, missing_data
 from sweetspot.reproductions.verdict import Judged, Status, judged
@@ -80,20 +81,6 @@ class Standing:
         return f"{done}; needs {', '.join(self.missing)}" if self.missing else done
 
 
-def in_words(seconds: float) -> str:
-    """About how long something takes.
-
-    Example:
-        >>> [in_words(each) for each in (0, 40, 600, 9000, 900_000)]
-        ['–', '1 min', '10 min', '2.5 h', '10 d']
-    """
-    if seconds <= 0:
-        return "–"
-    if seconds < 3600:
-        return f"{max(round(seconds / 60), 1)} min"
-    return f"{seconds / 3600:.2g} h" if seconds < 48 * 3600 else f"{seconds / 86_400:.0f} d"
-
-
 def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
     """Print every table and figure, what is left to do of it, and how far it is."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -108,9 +95,9 @@ def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
         standing = Standing.of(REPRODUCTIONS[name](), asked, shelf, root)
         left |= standing.left
         said = Text(f"{standing.item.title}\n").append(standing.said, style="dim" if not standing.there else "bold")
-        table.add_row(name, said, in_words(sum(standing.left.values())))
+        table.add_row(name, said, short_duration(sum(standing.left.values())) if standing.left else "–")
     console.print(table)
-    whole = f"left: about so long on one core; all of it {in_words(sum(left.values()))}, for tables share runs."
+    whole = f"left: about so long on one core; all of it {short_duration(sum(left.values()))}, for tables share runs."
     console.print(f"{whole}\nID runs what is missing, ours beside the paper's; --quick takes small sizes.", style="dim")
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from sweetspot.errors import UserError
 from sweetspot.files import replacing
+from sweetspot.progress import short_duration
 from sweetspot.reproductions import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.base import item
 from sweetspot.reproductions.config import ReproduceConfig
@@ -26,7 +27,6 @@ from sweetspot.reproductions.output import (
     WIDTH,
     Standing,
     file_name,
-    in_words,
     markdown,
     place_of,
     show,
@@ -135,7 +135,7 @@ def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig)
     needs = [need for need in each.needs(asked) if shelf.find(need) is None]
     if not needs:
         return []
-    about = in_words(sum(need.seconds(shelf) for need in needs))
+    about = short_duration(sum(need.seconds(shelf) for need in needs))
     print(f"{each.name}: {len(needs)} to make, about {about} on one core", flush=True)
     from sweetspot.reproductions.making import make  # torch, and Ray
 
