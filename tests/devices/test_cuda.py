@@ -105,7 +105,7 @@ def test_two_devices(config: Callable[..., TrainConfig], command: Callable[..., 
     made = config()
     done = command(
         "train.py", "--dataset", made.dataset, "--out", made.out, "--epochs", 1, "--batch-size", 12,
-        "--attacks", "none", "--defence", "adversary", "--against", "l1", 
+        "--attacks", "none", "--defence", "adversary", "--against", "l1",
         "--trainer.accelerator", "gpu", "--trainer.devices", 2,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
