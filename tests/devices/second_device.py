@@ -48,7 +48,7 @@ WAITING = {
 # optimisers ask the driver whether a graph is being captured, by a name that depends on torch's version
 GRAPH_CHECKS = {"_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"}
 COPIES_OUT = (Tensor.cpu, Tensor.tolist)
-NEEDS_CPU = (Tensor.numpy, Tensor.__array__)  # type: ignore[attr-defined]
+NEEDS_CPU = (Tensor.numpy, Tensor.__array__)
 MOVES = (Tensor.to, Tensor.cuda, Tensor.type_as, torch.as_tensor, torch.asarray)
 FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray)  # of numbers that Python holds
 
@@ -116,7 +116,7 @@ class PretendedGenerator(torch.Generator):
     """A generator that knows which of the two devices it was made for."""
 
     def __new__(cls, device: Any = "cpu") -> PretendedGenerator:
-        return super().__new__(cls, "cpu")
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
 
     def __init__(self, device: Any = "cpu") -> None:
         self.home = torch.device(device)

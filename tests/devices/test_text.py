@@ -21,7 +21,7 @@ from sweetspot.attacks.text.posterior import Posterior, bayes_given_prefix, blin
 from sweetspot.attacks.text.prefix import Prefix
 from sweetspot.attacks.text.proxy import LOOK_EVERY, InnerLoop, descend
 from sweetspot.attacks.text.recovery import Recovery, Trace
-from sweetspot.attacks.text.released import as_released, release_noise
+from sweetspot.attacks.text.released import ReleasedEncoder, as_released, release_noise
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, STARTS, SingleCommit, scaled
 from sweetspot.attacks.text.sipit import Sipit
 from sweetspot.attacks.text.texts import Texts
@@ -45,14 +45,17 @@ def second() -> Iterator[SecondDevice]:
 def causal(kind: str = "gpt2") -> PreTrainedModel:
     """A language model of two blocks with random weights."""
     torch.manual_seed(0)
+    model: PreTrainedModel
     if kind == "gpt2":
-        gpt2 = GPT2Config(vocab_size=TOKENS, n_positions=16, n_embd=WIDTH, n_layer=2, n_head=2)
-        return GPT2LMHeadModel(gpt2).eval()
-    llama = LlamaConfig(
-        vocab_size=TOKENS, hidden_size=WIDTH, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=16,
-    )  # fmt: skip
-    return LlamaForCausalLM(llama).eval()
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=TOKENS, n_positions=16, n_embd=WIDTH, n_layer=2, n_head=2))
+    else:
+        llama = LlamaConfig(
+            vocab_size=TOKENS, hidden_size=WIDTH, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, max_position_embeddings=16,
+        )  # fmt: skip
+        model = LlamaForCausalLM(llama)
+    model.eval()
+    return model
 
 
 def leaking(second: SecondDevice, kind: str = "gpt2", **released: Any) -> SplitLanguageModel:
@@ -106,6 +109,7 @@ def test_posterior(
     noise, starts = release_noise(model), torch.tensor([3, 8, 11])
     found = learned_behind_noise(model, SEQUENCES, starts, noise, tmp_path)
     inverter = Posterior(model, noise=noise, beam=beam, **found)
+    assert isinstance(model.encoder, ReleasedEncoder)
     with torch.no_grad():
         states = [model.encoder.drawn(torch.tensor([each], device=second.device))[0] for each in PROMPTS]
     recovery = recovered(inverter, states, is_exact=False)

@@ -6,26 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torchvision.models.vgg import cfgs
 
 from sweetspot.lightning_modules.defences import PENALTIES
 from sweetspot.lightning_modules.defences import RELEASES as EVERY_RELEASE
-from sweetspot.lightning_modules.networks import vgg
 from tests.devices.second_device import SecondDevice, is_marked
-from tests.devices.training import DEFENCES, FOR_TEXT, FOR_VECTORS, NETWORKS, RELEASES, Steps, built
-
-
-@pytest.fixture(autouse=True)
-def thin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """VGG16 with all its layers, an eighth as wide."""
-    layers = [each if isinstance(each, str) else each // 8 for each in cfgs["D"]]
-    monkeypatch.setitem(cfgs, "D", layers)
-    monkeypatch.setattr(vgg, "WIDTH", vgg.WIDTH // 8)
-
-
-def defences_for(network: str) -> tuple[str, ...]:
-    """The defences that make sense for a network."""
-    return {"gpt2-tiny": FOR_TEXT, "mlp": FOR_VECTORS}.get(network, tuple(DEFENCES))
+from tests.devices.training import DEFENCES, EVERY_PAIR, RELEASES, Steps, built
 
 
 def trained(network: str, folder: Path, augment: list[str] | None = None, **parts: Any) -> None:
@@ -50,10 +35,7 @@ def test_every_part_is_here() -> None:
     assert set(EVERY_RELEASE) <= set(RELEASES)
 
 
-@pytest.mark.parametrize(
-    ("network", "defence"),
-    [(network, defence) for network in NETWORKS for defence in defences_for(network)],
-)
+@pytest.mark.parametrize(("network", "defence"), EVERY_PAIR)
 def test_a_training_step_stays_on_its_device(network: str, defence: str, tmp_path: Path) -> None:
     trained(network, tmp_path, **DEFENCES[defence])
 

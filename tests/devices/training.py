@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +103,14 @@ def data_for(module: SplitModule, count: int = 2 * BATCH) -> TensorDataModule:
     return TensorDataModule(arrays, BATCH, validation_fraction=0.0)
 
 
+def defences_for(network: str) -> tuple[str, ...]:
+    """The defences that make sense for a network."""
+    return {"gpt2-tiny": FOR_TEXT, "mlp": FOR_VECTORS}.get(network, tuple(DEFENCES))
+
+
+EVERY_PAIR = [(network, defence) for network in NETWORKS for defence in defences_for(network)]
+
+
 class Steps:
     """Training steps of a module as Lightning makes them, without Lightning's own work around them.
 
@@ -123,11 +130,12 @@ class Steps:
         self.batch = x[:BATCH].to(device), y[:BATCH].to(device)
         module.on_train_epoch_start()
 
-    def take(self, number: int, around: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """The loss of one step."""
+    def take(self, number: int, precision: torch.dtype | None = None) -> Tensor:
+        """The loss of one step, in mixed precision if one is given."""
         self.module.on_train_batch_start(self.batch, number)
         self.optimiser.zero_grad()
-        loss = self.module.training_step(self.batch, number)
+        with torch.autocast(self.batch[0].device.type, precision or torch.bfloat16, enabled=precision is not None):
+            loss = self.module.training_step(self.batch, number)
         loss.backward()
         self.optimiser.step()
         return loss

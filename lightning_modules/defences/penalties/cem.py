@@ -30,9 +30,7 @@ def cem_loss(z: Tensor, y: Tensor, centres: Tensor, sigma: float) -> Tensor:
     squared = (z[:, None] - centres[y]).square().mean(dim=2)  # (B, clusters)
     nearest, cluster = squared.min(dim=1)  # (B,)
     cell = y * clusters + cluster
-    members = torch.zeros(classes * clusters, dtype=z.dtype, device=z.device).index_add(
-        0, cell, torch.ones_like(nearest)
-    )
+    members = nearest.new_zeros(classes * clusters).index_add(0, cell, torch.ones_like(nearest))
     spread = torch.zeros_like(members).index_add(0, cell, nearest) / members.clamp_min(1)
     of_class = members.view(classes, clusters).sum(dim=1, keepdim=True).clamp_min(1)
     weight = (members.view(classes, clusters) / of_class).flatten()

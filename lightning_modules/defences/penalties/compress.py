@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+from sweetspot.lightning_modules.defences.releases.base import in_single
 
 MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches that have the class
 
@@ -83,5 +84,6 @@ class VIB(MeasuredInNoise):
 
 def gaussian_kl(h: Tensor, sigma: float) -> Tensor:
     """mean_i Σ_d ½(σ² + h_id² − 1 − ln σ²), (B, …) → a scalar."""
+    h = in_single(h)
     variance = torch.tensor(sigma**2, dtype=h.dtype)
     return 0.5 * (h.flatten(1).square() + variance - 1 - variance.log()).sum(dim=1).mean()
