@@ -65,7 +65,7 @@ class Label(LabelOnly):
         labels = labels_of(victim)
         with steps_shown(self.key, len(batches)) as done, torch.enable_grad():
             for step, batch in enumerate(batches, 1):
-                x, y = data.images(batch).to(labels.device), data.y[batch].to(labels.device)
+                x, y = (each.to(labels.device, non_blocking=True) for each in (data.images(batch), data.y[batch]))
                 loss = inverse_loss(network(labels)[y], x)
                 optimiser.zero_grad()
                 loss.backward()

@@ -27,7 +27,8 @@ class AuditConfig(AttackConfig):
         skip_corrupt: leave out image files that cannot be read, instead of refusing them.
         classes: how many logits the model gives, where that is more than the data have classes.
         release: what happens to z before it leaves, in order: none, gaussian, laplace, dropout, topk, quantise, clip,
-            or your own as path/to/file.py:Class. Noise is in z's own units, for nothing else was trained with it.
+            or your own as path/to/file.py:Class. Noise is in z's own units, for nothing else was trained with it. Not
+            given: none.
         options: of the releases.
         data_root: where datasets lie or are downloaded to; default $SWEETSPOT_DATA, else data/.
         limit_train: the attacker has only so many inputs of its own, class-balanced; 0 for all.

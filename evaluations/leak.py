@@ -101,7 +101,8 @@ def learned_for(
     if noise == 0:
         return learned(model, own, cache, lengths=lengths, prepare=config.prepare)
     starts = first_tokens(pydoc().train, tokenizer, 1)
-    return {"noise": noise, "beam": config.beam, **learned_behind_noise(model, own, starts, noise, cache)}
+    known = learned_behind_noise(model, own, starts, noise, cache, lengths, config.prepare)
+    return {"noise": noise, "beam": config.beam, **known}
 
 
 def unit_of(config: LeakConfig, model: SplitLanguageModel, tokenizer: TextTokenizer) -> float:

@@ -15,7 +15,7 @@ class LeakConfig:
 
     Args:
         model: gpt2, smollm2, any causal LM on the hub or in a folder of the hub's layout, or a run of train.py.
-        text: prompts whose states are leaked, on the command line.
+        text: prompts whose states are leaked, on the command line; one of --text, --prompts and --states is needed.
         prompts: a file of them, one a line.
         states: a leaked tensor instead, (T, d) or (B, T, d), in a .pt, .npy, .npz or .safetensors file; of several
             tensors the one called states; a .pt file may also hold a list of (T, d).

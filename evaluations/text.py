@@ -110,7 +110,12 @@ class TextCase:
     @cached_property
     def learned(self) -> dict[str, Any]:
         """What hybrid learns from the run's training text, for exact states."""
-        return learned(self.model, self.datamodule.train[0].tolist(), self.cache)
+        return learned(self.model, self.datamodule.train[0].tolist(), self.cache, lengths=self.lengths)
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many tokens each of the attacked prompts has."""
+        return [self.truth.shape[1]] * len(self.truth)
 
     @cached_property
     def starts(self) -> Tensor:
@@ -122,8 +127,10 @@ class TextCase:
         if noise == 0:
             return Hybrid(self.model, **self.learned, seed=seed, observe=observe)
         own = self.datamodule.train[0].tolist()
-        known = learned_behind_noise(self.model, own, self.starts, noise, self.cache)
-        return Posterior(self.model, noise, **known, beam=beam, seed=seed, observe=observe)
+        known = learned_behind_noise(self.model, own, self.starts, noise, self.cache, self.lengths)
+        # of noise of two kinds, a release's and a channel's, the sum is taken for Gaussian
+        power = self.module.defence.release.power if noise == self.noise else 2.0
+        return Posterior(self.model, noise, power, **known, beam=beam, seed=seed, observe=observe)
 
     def bayes(self, leaked: dict[str, tuple[Tensor, float]], beam: int) -> dict[str, dict[str, Any]]:
         """By name, how often the best guess of any token is right behind the true text before it.

@@ -100,7 +100,8 @@ def fit(network: nn.Module, x: Tensor, y: Tensor, device: torch.device) -> None:
     with steps_shown("independent classifier", steps) as done:
         for step in range(1, steps + 1):
             chosen = torch.randint(len(y), (BATCH,), generator=generator)
-            loss = F.cross_entropy(network(scaled(x[chosen].to(device))), y[chosen].to(device))
+            seen, wanted = (each[chosen].to(device, non_blocking=True) for each in (x, y))  # no step waits for them
+            loss = F.cross_entropy(network(scaled(seen)), wanted)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

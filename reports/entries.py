@@ -14,7 +14,7 @@ import math
 import re
 import shlex
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from sweetspot.reports.criteria import COSTS
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.records import attack_records, channels_of, worst_record
 from sweetspot.reports.tables import counted, describe_defence
-from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, TrainConfig
 from sweetspot.runs.matching import is_vanilla, without_defence
 
 ERRORS = 2  # standard errors that an entry states
@@ -36,11 +36,13 @@ class Point:
     """A defence at one strength, over its seeds.
 
     Args:
-        runs: one a seed.
+        runs: one a seed; none where the point was read from a stored entry.
         utility: accuracy, or perplexity; mean over seeds.
         drop: what it loses against vanilla, by the same seeds where both have them; of perplexity relative to it.
         leak: worst case over attacks, mean over inputs and seeds.
         error: of the leak, as an entry states it.
+        strength: the defence with its numbers.
+        names: of its runs.
     """
 
     runs: tuple[FoundRun, ...]
@@ -48,10 +50,21 @@ class Point:
     drop: float
     leak: float
     error: float
+    strength: str = ""
+    names: tuple[str, ...] = ()
 
 
-def entries_of(runs: Iterable[FoundRun]) -> tuple[list[dict[str, Any]], list[str]]:
-    """An entry for each defence, and a line for each group of runs that has none."""
+Stored = Mapping[str, dict[str, Any]]  # entries by their names
+
+
+def entries_of(runs: Iterable[FoundRun], stored: Stored | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+    """An entry for each defence, and a line for each group of runs that has none.
+
+    Args:
+        runs: finished ones.
+        stored: entries of before; their strengths and vanilla's utility count where these runs have none of their own.
+    """
+    stored = stored or {}
     settings: dict[str, list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.name):
         settings.setdefault(as_key(setting_of(run)), []).extend([run, *behind_channels(run)])
@@ -59,15 +72,43 @@ def entries_of(runs: Iterable[FoundRun]) -> tuple[list[dict[str, Any]], list[str
     for group in settings.values():
         data, model = group[0].results["data"]["name"], group[0].results["model"]["name"]
         measured = [run for run in group if leak_of(run) is not None]
-        vanilla = [run for run in group if is_vanilla(run.results["defence"]) and not channel_of(run)]
+        base = base_of(group, stored)
         if len(measured) < len(group):
             missing = len(group) - len(measured)
             left_out.append(f"the leak of {counted(missing, 'run')} on {data} with {model} was not measured")
-        if measured and not vanilla:
+        if measured and base is None:
             left_out.append(f"there is no vanilla run on {data} with {model} to compare with")
-        elif measured:
-            entries += entries_in(measured, vanilla)
+        elif measured and base is not None:
+            entries += entries_in(measured, base, stored)
     return entries, left_out
+
+
+@dataclass(frozen=True)
+class Base:
+    """Vanilla, which defences are compared with.
+
+    Args:
+        useful: its utility by seed.
+        command: what trains it.
+    """
+
+    useful: dict[int, float]
+    command: str
+
+
+def base_of(group: Sequence[FoundRun], stored: Stored) -> Base | None:
+    """Vanilla among runs of one setting, or else in a stored entry of this setting; None where there is neither."""
+    vanilla = [run for run in group if is_vanilla(run.results["defence"]) and not channel_of(run)]
+    if vanilla:
+        first = min(vanilla, key=lambda run: run.results["config"]["seed"])
+        return Base({run.results["config"]["seed"]: useful(run) for run in vanilla}, commands_of(first.results)[0])
+    for run in group:
+        results = run.results
+        undefended = FoundRun(run.folder, {**results, "defence": {"name": "none"}})
+        if before := stored.get(what_it_is(undefended)["name"]):
+            utility: float = before["vanilla"]
+            return Base(dict.fromkeys(before["seeds"], utility), before["commands"][0])
+    return None
 
 
 def behind_channels(run: FoundRun) -> list[FoundRun]:
@@ -131,24 +172,22 @@ def leak_of(run: FoundRun) -> dict[str, float] | None:
     return found
 
 
-def entries_in(measured: Sequence[FoundRun], vanilla: Sequence[FoundRun]) -> list[dict[str, Any]]:
+def entries_in(measured: Sequence[FoundRun], base: Base, stored: Stored) -> list[dict[str, Any]]:
     """The entries of one setting."""
     defences: dict[str, dict[str, list[FoundRun]]] = {}
     for run in measured:
         kind, cut = kind_of(run.results["defence"]), str(run.results["model"]["cut"])
         cells = defences.setdefault(as_key([kind, cut]), {})
         cells.setdefault(as_key({**OLDER, **run.results["defence"]}), []).append(run)
-    base = {run.results["config"]["seed"]: useful(run) for run in vanilla}
-    first = commands_of(min(vanilla, key=lambda run: run.results["config"]["seed"]).results)[0]
     entries = []
     for cells in defences.values():
-        points = [point_of(cell, base) for cell in cells.values()]
+        points = [point_of(cell, base.useful) for cell in cells.values()]
         names = {run.name for point in points for run in point.runs if channel_of(run)}
         sent: dict[str, list[FoundRun]] = {}
         for run in measured:
             if run.name in names and not channel_of(run):
                 sent.setdefault(as_key(run.results["defence"]), []).append(run)
-        entries.append(entry_of(points, base, first, [point_of(runs, base) for runs in sent.values()]))
+        entries.append(entry_of(points, base, [point_of(runs, base.useful) for runs in sent.values()], stored))
     return entries
 
 
@@ -187,7 +226,17 @@ def point_of(runs: Sequence[FoundRun], base: dict[int, float]) -> Point:
         leak["std"] ** 2 / max(1, run.results["worst_case"]["samples"]) for leak, run in zip(leaks, runs, strict=True)
     ]
     error = stated_error([leak["mean"] for leak in leaks], math.sqrt(sum(over_inputs)) / len(leaks))
-    return Point(tuple(runs), utility, drop, statistics.fmean(leak["mean"] for leak in leaks), error)
+    leaked = statistics.fmean(leak["mean"] for leak in leaks)
+    return Point(tuple(runs), utility, drop, leaked, error, strength_of(runs[0]), tuple(run.name for run in runs))
+
+
+def points_in(entry: dict[str, Any]) -> list[Point]:
+    """The points of a stored entry's frontier."""
+    utility = entry.get("utility", "accuracy")
+    return [
+        Point((), each[utility], each["drop"], each["leak"], each["error"], each["strength"], tuple(each["runs"]))
+        for each in entry["frontier"]
+    ]
 
 
 def stated_error(seeds: Sequence[float], of_mean: float) -> float:
@@ -232,37 +281,58 @@ def leak_at(front: Sequence[Point], drop: float) -> tuple[float, float] | None:
 
 
 def entry_of(
-    points: Sequence[Point], base: dict[int, float], vanilla: str, starts: Sequence[Point] = ()
+    points: Sequence[Point], base: Base, starts: Sequence[Point] = (), stored: Stored | None = None
 ) -> dict[str, Any]:
     """One defence as an entry; what is said of a single strength is said of the least leaking one at the least cost.
 
     Args:
         points: the defence at each strength.
-        base: vanilla's utility by seed.
-        vanilla: the command that trains vanilla.
+        base: vanilla.
         starts: of a channel the networks themselves, which its curve begins with.
+        stored: entries of before; strengths that are new join those that the same attacks were tried on.
     """
+    what = what_it_is(points[0].runs[0])
+    before = (stored or {}).get(what["name"])
+    if before is not None and attacks_on(points[0].runs) == set(before["attacks"]):
+        measured = {point.strength for point in points}
+        points = [*points, *(point for point in points_in(before) if point.strength not in measured)]
     front = frontier(points)
-    within = [point for point in front if point.drop <= COSTS[utility_of(points[0].runs[0])][0] + 1e-12]
+    within = [point for point in front if point.drop <= COSTS[what["utility"]][0] + 1e-12]
     best = within[-1] if within else front[0]
-    entry = {
-        **what_it_is(best.runs[0]),
-        "vanilla": statistics.fmean(base.values()),
-        **what_it_reaches(front, best, frontier([*points, *starts])),
-        **what_is_beside_it(best.runs),
-        "suite": suites_of(run for point in front for run in point.runs),
-        "seeds": sorted(run.results["config"]["seed"] for run in best.runs),
-        "commands": list(dict.fromkeys([vanilla, *(each for run in best.runs for each in commands_of(run.results))])),
-    }
+    reached = what_it_reaches(what["utility"], front, frontier([*points, *starts]))
+    if before is not None and not best.runs:  # what is said of a single strength is what was said of it
+        suites = sorted({*before["suite"], *suites_of(run for point in front for run in point.runs)})
+        entry = {**before, **reached, "error": {**before["error"], **reached["error"]}, "suite": suites}
+    else:
+        again = [each for run in best.runs for each in commands_of(run.results)]
+        does = what_it_does(what["utility"], best)
+        entry = {
+            **what_it_is(best.runs[0]),
+            "vanilla": statistics.fmean(base.useful.values()),
+            **does,
+            **reached,
+            "error": {**does["error"], **reached["error"]},
+            **what_is_beside_it(best.runs),
+            "suite": suites_of(run for point in front for run in point.runs),
+            "seeds": sorted(run.results["config"]["seed"] for run in best.runs),
+            "commands": list(dict.fromkeys([base.command, *again])),
+        }
     recorded: dict[str, Any] = rounded(entry)
     return recorded
+
+
+def attacks_on(runs: Sequence[FoundRun]) -> set[str]:
+    """The attacks that all of these runs went through."""
+    return set.intersection(*(set(run.results["attacks"]) for run in runs))
 
 
 def what_it_is(run: FoundRun) -> dict[str, Any]:
     """The part of an entry that says which defence it is, on what, and at which strength."""
     results = run.results
     data, model, defence = results["data"], results["model"], results["defence"]
-    identity = as_key([setting_of(run), model["cut"], kind_of(defence), defence["name"]])
+    # what a run may say since later is left out while it says nothing new: entries of before keep their names
+    setting = {name: each for name, each in setting_of(run).items() if each != str(CAME_LATER.get(name, object()))}
+    identity = as_key([setting, model["cut"], kind_of(defence), defence["name"]])
     words = "-".join([data["name"], model["name"], str(model["cut"]), *kind_of(defence)])
     readable = re.sub(r"[^\w.-]+", "-", words.replace("bottleneck ", "k"))[:150]
     return {
@@ -279,36 +349,35 @@ def what_it_is(run: FoundRun) -> dict[str, Any]:
     }
 
 
-def what_it_reaches(front: Sequence[Point], best: Point, curve: Sequence[Point]) -> dict[str, Any]:
-    """The part of an entry that says how useful it is and what it leaks, with the errors of both.
+def what_it_reaches(utility: str, front: Sequence[Point], curve: Sequence[Point]) -> dict[str, Any]:
+    """The part of an entry that says what a defence leaks at equal cost, and by which strengths.
 
     Args:
+        utility: what it is useful by.
         front: the defence's.
-        best: of it, what is said of a single strength.
         curve: the front that leaks at equal cost are read off.
     """
-    utility = utility_of(best.runs[0])
     found = {name: leak_at(curve, cost) for name, cost in costs_of(utility).items()}
-    uncertain = 0.0  # of perplexity nobody counts right answers
-    if utility == "accuracy":
-        uncertain = math.sqrt(best.utility * (1 - best.utility) / max(1, best.runs[0].results["data"]["test"]))
     return {
-        utility: best.utility,
-        "leak": best.leak,
         "leak_at": {name: each[0] if each else None for name, each in found.items()},
-        "error": {
-            utility: stated_error([useful(run) for run in best.runs], uncertain),
-            "leak": best.error,
-            "leak_at": {name: each[1] if each else None for name, each in found.items()},
-        },
+        "error": {"leak_at": {name: each[1] if each else None for name, each in found.items()}},
         "frontier": [
             {
-                "strength": strength_of(point.runs[0]), utility: point.utility,
-                "drop": point.drop, "leak": point.leak, "error": point.error, "runs": [run.name for run in point.runs],
+                "strength": point.strength, utility: point.utility,
+                "drop": point.drop, "leak": point.leak, "error": point.error, "runs": list(point.names),
             }
             for point in front
         ],
     }  # fmt: skip
+
+
+def what_it_does(utility: str, best: Point) -> dict[str, Any]:
+    """The part of an entry that says how useful its single strength is and what it leaks, with the errors of both."""
+    uncertain = 0.0  # of perplexity nobody counts right answers
+    if utility == "accuracy":
+        uncertain = math.sqrt(best.utility * (1 - best.utility) / max(1, best.runs[0].results["data"]["test"]))
+    useful_by = stated_error([useful(run) for run in best.runs], uncertain)
+    return {utility: best.utility, "leak": best.leak, "error": {utility: useful_by, "leak": best.error}}
 
 
 def what_is_beside_it(runs: Sequence[FoundRun]) -> dict[str, Any]:
@@ -316,14 +385,16 @@ def what_is_beside_it(runs: Sequence[FoundRun]) -> dict[str, Any]:
     metric, all_results = metric_for(runs[0]), [run.results for run in runs]
     costs = [results.get("cost") or {} for results in all_results]
     certificates = [results.get("certificate") or {} for results in all_results]
-    attacks = sorted(set.intersection(*(set(results["attacks"]) for results in all_results)))
     certified = {name: mean_of(certificates, name) for name in ("nats", "reid_bound", "reid_bayes")}
     certified |= {name: certificates[0].get(name) for name in ("gallery", "queries")}
     return {
         "client_share": {part: client_share(costs[0], part) for part in ("macs", "parameters")},
         "server_gain": mean_of(costs, "server_gain"),
         "certificate": certified if all(certificates) else None,
-        "attacks": {key: figures_of([results["attacks"][key] for results in all_results], metric) for key in attacks},
+        "attacks": {
+            key: figures_of([results["attacks"][key] for results in all_results], metric)
+            for key in sorted(attacks_on(runs))
+        },
         "worst_case": figures_of([results["worst_case"] for results in all_results], metric),
     }
 

@@ -68,13 +68,16 @@ def check_leaderboard(out: str | Path | None) -> None:
 def write_leaderboard(runs: Iterable[FoundRun], out: Path) -> Leaderboard:
     """Write an entry for each defence of these runs, and the table of all entries that lie beside it.
 
+    Strengths of an entry that these runs do not have stay in it, so that a leaderboard grows from run to run.
+
     Args:
         runs: finished ones; those whose leak was not measured are left out.
         out: the .md file.
     """
     check_leaderboard(out)
-    entries, left_out = entries_of(runs)
     folder = out.with_suffix("")
+    before = {entry["name"]: entry for entry in read_entries(folder)[0]}
+    entries, left_out = entries_of(runs, before)
     if not entries and not any(folder.glob("*.json")):
         why = left_out[0] if left_out else "there are no runs"
         raise UserError(f"nothing belongs on a leaderboard: {why}")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sweetspot.lightning_modules.networks.splitting import Place
 from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
+from sweetspot.progress import short_duration
 from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.leak import is_leak, leak_of, with_leaks
 from sweetspot.reports.text_samples import CLASSES, in_classes, print_samples
@@ -120,7 +121,7 @@ def results_table(results: Sequence[dict[str, Any]], console: Console | None = N
             describe_defence(result["defence"]),
             in_short(result["utility"]),
             f"{result['separability']['mean']:.3f}",
-            f"{result['environment']['seconds']:.0f} s",
+            short_duration(result["environment"]["seconds"]),
         )
     print_whole(table, console or Console())
 
@@ -268,7 +269,7 @@ def attack_line(name: str, row: dict[str, Any]) -> str:
     figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics({name: row})]
     if isinstance(row.get("reid"), dict):
         figures.append(f"{100 * row['reid']['mean']:.0f} % re-identified")
-    figures.append(f"{row['seconds']:.0f} s")
+    figures.append(short_duration(row["seconds"]))
     return f"{name}: {', '.join(figures)}"
 
 
@@ -326,7 +327,7 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
         *(in_words(row[metric]) if metric in row else "" for metric in metrics),
         f"{100 * row['recognised']['mean']:.0f} %" if "recognised" in row else "",
         f"{row['rank']['mean']:.1f}" if "rank" in row else "",
-        f"{row['seconds']:.0f} s" if "seconds" in row else "",
+        short_duration(row["seconds"]) if "seconds" in row else "",
     ]
 
 

@@ -20,6 +20,7 @@ class ReproduceConfig:
         all: every table and figure, and the page of them.
         quick: small sizes, which say so and are never called reproduced.
         dataset: one of the paper's datasets alone; of hidden-states/… the text in place of the paper's, such as pydoc.
+            Not given: the paper's.
         model: of hidden-states/…: smollm2, gpt2-tiny (which is trained first), a model's folder; default: gpt2, with
             --quick gpt2-tiny.
         seeds: how many; default: as many as a table or figure has.

@@ -1,11 +1,8 @@
-"""The list of all tables and figures, one of them on the terminal, and the page that holds them all."""
+"""The list of all tables and figures, and one of them, on the terminal."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sweetspot.files import replacing
+from sweetspot.progress import short_duration
 from sweetspot.reproductions.base import LEFT_OUT, REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.needs import Shelf, missing_data
 from sweetspot.reproductions.verdict import Judged, Status, judged
 
-PAGE = Path("docs/reproduced.md")  # what --all writes
 WIDTH = 80  # columns that everything fits into
 STYLES = {
     Status.REPRODUCED: "green",
@@ -80,20 +76,6 @@ class Standing:
         return f"{done}; needs {', '.join(self.missing)}" if self.missing else done
 
 
-def in_words(seconds: float) -> str:
-    """About how long something takes.
-
-    Example:
-        >>> [in_words(each) for each in (0, 40, 600, 9000, 900_000)]
-        ['–', '1 min', '10 min', '2.5 h', '10 d']
-    """
-    if seconds <= 0:
-        return "–"
-    if seconds < 3600:
-        return f"{max(round(seconds / 60), 1)} min"
-    return f"{seconds / 3600:.2g} h" if seconds < 48 * 3600 else f"{seconds / 86_400:.0f} d"
-
-
 def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
     """Print every table and figure, what is left to do of it, and how far it is."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -108,9 +90,9 @@ def show_list(asked: Asked, shelf: Shelf, root: Path, console: Console) -> None:
         standing = Standing.of(REPRODUCTIONS[name](), asked, shelf, root)
         left |= standing.left
         said = Text(f"{standing.item.title}\n").append(standing.said, style="dim" if not standing.there else "bold")
-        table.add_row(name, said, in_words(sum(standing.left.values())))
+        table.add_row(name, said, short_duration(sum(standing.left.values())) if standing.left else "–")
     console.print(table)
-    whole = f"left: about so long on one core; all of it {in_words(sum(left.values()))}, for tables share runs."
+    whole = f"left: about so long on one core; all of it {short_duration(sum(left.values()))}, for tables share runs."
     console.print(f"{whole}\nID runs what is missing, ours beside the paper's; --quick takes small sizes.", style="dim")
 
 
@@ -155,75 +137,3 @@ def figures_of(each: Judged) -> tuple[str, str]:
     if each.figure is None:
         return paper, "–"
     return paper, each.figure.said(digits) if each.cell.paper else f"{100 * each.figure.mean:.0f} %"
-
-
-def markdown(standing: Standing, picture: str | None) -> str:
-    """One table or figure as a section of the page; `picture` is the address of its picture."""
-    item = standing.item
-    command = f"python reproduce.py {item.name}{flags_of(standing.asked)}"
-    lines = [f"### {item.name}: {item.title}", "", f"`{command}`", ""]
-    lines += [f"{each}\n" for each in (item.note, item.stand_in(standing.asked)) if each]
-    lines += [f"![{item.title}]({picture})\n"] if picture else []
-    lines += ["| cell | paper | ours | seeds | verdict | why |", "|---|---|---|---|---|---|"]
-    for each in standing.cells:
-        row = (each.cell.title, *figures_of(each), each.seeds, f"**{each.status}**", each.reason)
-        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |")
-    return "\n".join([*lines, "", standing.said, ""])
-
-
-def write_page(standings: Sequence[Standing], asked: Asked, shelf: Shelf, page: Path) -> None:
-    """Write the page of these tables and figures, with their pictures in the folder of its name."""
-    folder = page.with_suffix("")
-    page.parent.mkdir(parents=True, exist_ok=True)
-    which = "--all" if len(standings) == len(list(REPRODUCTIONS)) else " ".join(each.item.name for each in standings)
-    parts = [
-        "# What of the papers comes out here",
-        f"Written by `python reproduce.py {which}{flags_of(asked)}` at commit {commit()}; not to be edited by hand. A "
-        "cell is *reproduced* where it is of the paper's size and stands in the paper's order; *direction only* where "
-        "only the order is the paper's. How near is near enough stands beside each.",
-        summary(standings),
-    ]
-    paper = ""
-    for standing in standings:
-        name = standing.item.name
-        if name.partition("/")[0] != paper:
-            paper = name.partition("/")[0]
-            parts.append(f"## {TITLES.get(paper, paper)}")
-        picture = folder / f"{file_name(standing.item)}.png"
-        folder.mkdir(exist_ok=True)
-        is_drawn = standing.there > 0 and standing.item.draw(standing.asked, shelf, picture)
-        address = f"{folder.name}/{picture.name}" if is_drawn else None
-        parts.append(markdown(standing, address))
-    with replacing(page) as temporary:
-        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-
-
-def file_name(item: Reproduction) -> str:
-    """An item's id as the name of a file, without its ending."""
-    return re.sub(r"[^\w.-]", "-", item.name)
-
-
-def flags_of(asked: Asked) -> str:
-    """What is asked for as the command line says it."""
-    given = {"dataset": asked.dataset, "model": asked.model, "seeds": asked.seeds}
-    return (
-        "".join(f" --{name} {value}" for name, value in given.items() if value is not None) + " --quick" * asked.quick
-    )
-
-
-def summary(standings: Sequence[Standing]) -> str:
-    """How far each item is, as a table."""
-    rows = [f"| {each.item.name} | {each.item.title} | {each.said} |" for each in standings]
-    return "\n".join(["| | | |", "|---|---|---|", *rows])
-
-
-def commit() -> str:
-    """The commit that this code is of; `unknown` where it is not in a repository of its own."""
-    try:
-        said = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10,
-        )  # fmt: skip
-    except OSError:
-        return "unknown"
-    return said.stdout.strip() or "unknown"

@@ -26,7 +26,8 @@ from sweetspot.options import Option
 from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import Registry, is_users_own
 from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
-from sweetspot.runs.experiments import experiment, shipped
+from sweetspot.runs.experiments import experiment, runs_shipped, shipped
+from sweetspot.runs.help_layout import EXAMPLES, HelpLayout, placeholder
 from sweetspot.runs.signals import sigterm_as_ctrl_c
 from sweetspot.runs.trainer_flags import trainer_flags
 from sweetspot.runs.yaml_files import read_yaml
@@ -68,42 +69,58 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "seed",
     ),
     "attacks": (),
-    "text": ("length", "vocabulary", "policy", "operating_point", "text_loss", "prompts", "observe"),
+    "text": ("length", "vocabulary", "policy", "operating_point", "beam", "text_loss", "prompts", "observe"),
     "run": ("out", "force", "device"),
 }
 ABOUT = {
-    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves;\n"
-    "then the options of each",
+    "defence": "a penalty while training, a bottleneck before anything leaves, a release that is what leaves; then the "
+    "options of each",
     "text": "language models and the attacks on them",
 }
 KINDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "a text"}
-
-
-class Examples(argparse.RawDescriptionHelpFormatter):
-    """Help that leaves the examples as they are written."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "max_help_position": 28, "width": 120})
 
 
 class ScriptParser(ArgumentParser):
     """A parser that says what is wrong in one line: which argument, and which one was perhaps meant.
 
     `axes` are the flags that take several values, each of its own kind, as they come: texts from the command line,
-    whatever YAML makes of them from a file. `attack_options` are the flags that are options of attacks.
+    whatever YAML makes of them from a file. `attack_options` are the flags that are options of attacks. Of --help,
+    `about` is what stands below a heading, and `apart` the heading that is left out.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.axes: dict[str, Any] = {}
         self.attack_options: set[str] = set()
+        self.about: dict[str, str] = ABOUT
+        self.apart = ""
 
     def heading(self, title: str) -> Any:
         """The group of --help of this title, made where there is none yet."""
         for group in self._action_groups:
             if group.title == title:
                 return group
-        return self.add_argument_group(title, ABOUT.get(title))
+        return self.add_argument_group(title, self.about.get(title))
+
+    def format_help(self, *args: Any, **options: Any) -> str:
+        """What --help says: everything but what has a help of its own."""
+        return self.help_on([group for group in self._action_groups if group.title != self.apart], *args, **options)
+
+    def help_apart(self) -> str:
+        """What the other help says: what --help leaves out, without the examples."""
+        epilog, self.epilog = self.epilog, None
+        try:
+            return self.help_on([self.heading(self.apart)])
+        finally:
+            self.epilog = epilog
+
+    def help_on(self, groups: list[Any], *args: Any, **options: Any) -> str:
+        """The help with these headings alone."""
+        every, self._action_groups = self._action_groups, groups
+        try:
+            return str(super().format_help(*args, **options))
+        finally:
+            self._action_groups = every
 
     def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
@@ -133,6 +150,17 @@ class ScriptParser(ArgumentParser):
         """The keys that a `--config` file may have, those of the Trainer as `trainer.name`."""
         keys = {action.dest for action in self._actions} - {"help", "config", "print_config"}
         return keys | {key.partition(".")[0] for key in keys}
+
+
+class HelpApart(argparse.Action):
+    """`--help-trainer`: print what --help leaves out, and stop."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:  # noqa: A002
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: Any, *args: Any) -> None:
+        print(parser.help_apart())
+        parser.exit()
 
 
 def is_unicode(text: str) -> bool:
@@ -179,18 +207,19 @@ def add_dataclass(
         group, hint = parser.heading(places.get(each.name, last)[1]), hints[each.name]
         flag = "--" + FLAG_NAMES.get(each.name, each.name).replace("_", "-")
         default = default_of(each)
-        words = " ".join([helps[each.name], *([also[each.name]] if each.name in also else [])]).replace("%", "%%")
-        text = words.removesuffix(".") + shown_default(default)
+        words = " ".join([helps[each.name], *([also[each.name]] if each.name in also else [])])
+        text = as_called(words.removesuffix(".") + shown_default(default), parser.prog).replace("%", "%%")
+        value = placeholder(flag, hint)
         if each.name in axes:
-            group.add_argument(flag, nargs="+", default=None, help=text)
+            group.add_argument(flag, nargs="+", default=None, metavar=value, help=text)
             parser.axes[FLAG_NAMES.get(each.name, each.name)] = hint
         elif hint is bool and default is False:
             group.add_argument(flag, action="store_true", help=text)
         elif typing.get_origin(hint) is list:
             (kind,) = typing.get_args(hint)
-            group.add_argument(flag, nargs="+", type=kind, default=default, help=text)
+            group.add_argument(flag, nargs="+", type=kind, default=default, metavar=value, help=text)
         else:
-            group.add_argument(flag, type=hint, default=default, help=text)
+            group.add_argument(flag, type=hint, default=default, metavar=value, help=text)
 
 
 def shown_default(default: Any) -> str:
@@ -202,6 +231,8 @@ def shown_default(default: Any) -> str:
     """
     if default is None or default is False or default == []:
         return ""
+    if default == "":
+        return " (needed)"
     if isinstance(default, list):
         return f" (default: {' '.join(map(str, default))})"
     return f" (default: {f'{default:.4g}' if isinstance(default, float) else str(default).lower()})"
@@ -218,10 +249,13 @@ def as_called(text: str, prog: str) -> str:
     Example:
         >>> as_called("python train.py --config configs/synthetic.yaml --lambda 1", "sweetspot train")
         'sweetspot train --config synthetic --lambda 1'
+        >>> as_called("a run of train.py", "sweetspot invert")
+        'a run of sweetspot train'
     """
     if not prog.startswith("sweetspot "):
         return text
-    return re.sub(r"configs/(?:sweeps/)?(\w+)\.yaml", r"\1", re.sub(r"python (\w+)\.py", r"sweetspot \1", text))
+    commands = r"\b(?:python )?(train|evaluate|sweep|report|reproduce|invert)\.py"
+    return re.sub(r"configs/(?:sweeps/)?(\w+)\.yaml", r"\1", re.sub(commands, r"sweetspot \1", text))
 
 
 def script_parser(prog: str, usage: str, description: str, examples: str) -> ScriptParser:
@@ -237,8 +271,8 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
         prog=prog,
         usage=as_called(f"{prog} {usage}", prog),
         description=description,
-        epilog=as_called(f"examples:\n{examples}", prog),
-        formatter_class=Examples,
+        epilog=as_called(f"{EXAMPLES}\n{examples}", prog),
+        formatter_class=HelpLayout,
         exit_on_error=False,
         allow_abbrev=True,
     )
@@ -247,8 +281,17 @@ def script_parser(prog: str, usage: str, description: str, examples: str) -> Scr
 DEFENCE: dict[str, Registry[Any]] = {"defence": PENALTIES, "release": RELEASES}
 
 
+# of options whose default a run chooses by its other parts, what it is
+CHOSEN_BY_RUNS = {"unit": "rms, or raw where a penalty or a clip sets the scale", "partners": "0, of text 8"}
+
+
 def add_options(
-    parser: ScriptParser, argv: Sequence[str] | None, kinds: Mapping[str, Registry[Any]], axes: bool = False
+    parser: ScriptParser,
+    argv: Sequence[str] | None,
+    kinds: Mapping[str, Registry[Any]],
+    axes: bool = False,
+    without: Collection[str] = (),
+    defaults: Mapping[str, str] = MappingProxyType(CHOSEN_BY_RUNS),
 ) -> None:
     """A flag for every option of every part of a defence and every attack, also of a user's own that is named.
 
@@ -257,6 +300,8 @@ def add_options(
         argv: the command line, which may name files of the user's own; None: that of this process.
         kinds: what may have options, by the flag that names it.
         axes: whether options of a defence take several values.
+        without: options that mean nothing here.
+        defaults: what --help says where an option's own default is not what is used.
     """
     taken = dict(parser._option_string_actions)
     owners: dict[str, dict[str, Option]] = {}  # of every option, which parts have it
@@ -268,7 +313,7 @@ def add_options(
                 if flag == "attacks":
                     parser.attack_options.add(name)
     defences = {*PENALTIES.options(), *RELEASES.options()}
-    for name, parts in owners.items():
+    for name, parts in ((name, parts) for name, parts in owners.items() if name not in without):
         flag = "--" + name.replace("_", "-")
         named, of_attack = ", ".join(parts), name in parser.attack_options
         if flag in taken:
@@ -276,13 +321,15 @@ def add_options(
         if of_attack and not defences.isdisjoint(parts):
             raise UserError(f"{named} both have an option {name}; call that of the attack otherwise")
         each = next(iter(parts.values()))
-        text = f"of {named}: {each.help}{shown_default(each.default)}".replace("%", "%%")
+        default = shown_default(defaults.get(name, each.default))
+        text = f"of {named}: {each.help}{default}".replace("%", "%%")
         group = parser.heading("attacks" if of_attack else "defence")
+        value = placeholder(flag, each.kind)
         if axes and not of_attack:
-            group.add_argument(flag, nargs="+", default=None, help=text)
+            group.add_argument(flag, nargs="+", default=None, metavar=value, help=text)
             parser.axes[name] = each.kind
         else:
-            group.add_argument(flag, type=each.kind | None, default=None, help=text)
+            group.add_argument(flag, type=each.kind | None, default=None, metavar=value, help=text)
 
 
 def named_by_user(argv: Sequence[str] | None, flag: str, registry: Registry[Any]) -> list[type[Any]]:
@@ -341,25 +388,32 @@ def add_attacks(parser: ScriptParser) -> None:
     add_dataclass(parser, AttackConfig, headings=HEADINGS, otherwise="attacks")
 
 
-def add_config_file(parser: ArgumentParser) -> None:
-    """`--config FILE`."""
+def add_config_file(parser: ArgumentParser, sweeps: bool = False) -> None:
+    """`--config FILE`, which may be an experiment of ours or one of our sweeps, and what could stand in it."""
     parser.add_argument(
         "--config",
         action="config",
+        metavar="FILE",
         help="a YAML file of flags, or an experiment that comes with sweetspot by its name; a flag on the command line "
-        f"wins over it. Experiments: {', '.join(shipped())}",
+        f"wins over it. Experiments: {', '.join(sorted(shipped() if sweeps else runs_shipped()))}",
     )
+    for action in parser._actions:
+        if action.dest == "print_config":
+            action.help, action.metavar = "print what would run, as YAML that --config takes, and stop", ""
 
 
-def add_trainer(parser: ArgumentParser) -> None:
-    """Lightning's own flags, under `--trainer.`."""
-    group = parser.add_argument_group("trainer", "arguments of Lightning's Trainer")
+def add_trainer(parser: ScriptParser) -> None:
+    """Lightning's own flags, under `--trainer.`, and a help for them."""
+    parser.add_argument("--help-trainer", action=HelpApart, help="list the --trainer.* flags, which are Lightning's")
+    parser.apart = "trainer"
+    group = parser.add_argument_group(parser.apart, "arguments of Lightning's Trainer, in Lightning's words")
     for each in trainer_flags():
         if each.name not in OURS:
-            default = TRAINER_DEFAULTS.get(each.name, each.default)
-            group.add_argument(
-                f"--trainer.{each.name}", type=each.kind, default=default, help=each.help.replace("%", "%%")
-            )
+            default, flag = TRAINER_DEFAULTS.get(each.name, each.default), f"--trainer.{each.name}"
+            shown = each.said_default if default is None else str(default).lower()
+            text = each.help.removesuffix(".") + shown_default(shown)
+            value = placeholder(flag, each.kind)
+            group.add_argument(flag, type=each.kind, default=default, metavar=value, help=text.replace("%", "%%"))
 
 
 def parse_train(parser: ScriptParser, argv: Sequence[str] | None = None) -> TrainConfig:

@@ -146,7 +146,7 @@ class AttackConfig:
             path/to/file.py:Class. none attacks nothing. What the label alone gives away (prototype, label) and who has
             the true input in a gallery are always beside them.
         recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
-            attacks that are named without one.
+            attacks that are named without one. Not given: those that --attacks says.
         samples: how many test images or vectors are attacked.
         budget: what the adaptive attacker spends: fast, normal or thorough.
         attack_seed: what the attacks draw follows from it; default: the run's own seed.
@@ -231,7 +231,7 @@ class TrainConfig(AttackConfig):
         defence: the penalty on the cut layer: none, mixcon, unicon, nopeek, adversary, compress, vib, cem, or your own
             as path/to/file.py:Class. Not given: mixcon, or none beside a bottleneck or a release alone.
         bottleneck: the client's last layers, that squeeze what is sent: none, 16 (a linear map to 16 numbers), 120-16
-            (over 120 hidden units), or 1x1-8 (1×1 convolutions of a feature map to 8 channels).
+            (over 120 hidden units), or 1x1-8 (1×1 convolutions of a feature map to 8 channels). Not given: none.
         release: what happens to a representation before it leaves the client, in order: none, gaussian, laplace,
             dropout, topk, quantise, clip, or your own as path/to/file.py:Class; clip+gaussian is the same as clip
             gaussian. Not given: none, or where the penalty needs noise the release that --sigma or --scale belongs to.
@@ -247,7 +247,8 @@ class TrainConfig(AttackConfig):
             lists the places there are; of a language model also last (all blocks, before the final norm) and final
             (after it).
         head: the server's part of mlp: default, deeper or wider.
-        weights: a file of weights that the whole network begins with, .safetensors, or .pt and .pth without code.
+        weights: a file of weights that the whole network begins with, .safetensors, or .pt and .pth without code. Not
+            given: those that the network is made with.
         standardise: what the client does to images first: data (their own mean and standard deviation by channel),
             none, or a mean and a standard deviation, as in 0.485,0.456,0.406 0.229,0.224,0.225 or 0.5 0.5. Not given:
             data, or none beside --weights.
@@ -259,7 +260,7 @@ class TrainConfig(AttackConfig):
         lr: learning rate.
         momentum: momentum of SGD.
         weight_decay: weight decay; that of adam is decoupled from the gradient (AdamW).
-        milestones: epochs after which the learning rate is divided by 10.
+        milestones: epochs after which the learning rate is divided by 10. Not given: none.
         schedule: of the learning rate, beside milestones: constant, or cosine (it grows over the first twentieth of the
             steps and falls to 0 along a cosine).
         validation_fraction: the part of the training set that is held out for the validation curve.

@@ -9,9 +9,14 @@ FOLDER = Path(__file__).parent.parent / "configs"
 
 def shipped() -> dict[str, Path]:
     """Every experiment by its name; a sweep is also called `sweeps/NAME`, and only so where a run has its name."""
-    runs = {file.stem: file for file in sorted(FOLDER.glob("*.yaml"))}
+    runs = runs_shipped()
     sweeps = {file.stem: file for file in sorted((FOLDER / "sweeps").glob("*.yaml"))}
     return {**{name if name not in runs else f"sweeps/{name}": file for name, file in sweeps.items()}, **runs}
+
+
+def runs_shipped() -> dict[str, Path]:
+    """Every experiment that is one run, by its name."""
+    return {file.stem: file for file in sorted(FOLDER.glob("*.yaml"))}
 
 
 def experiment(name: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 import importlib.util
+import re
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,21 +25,23 @@ class TrainerFlag:
         name: of the argument.
         kind: its type, as far as a command line can give it; Any where only Lightning knows.
         default: its value where none is given.
-        help: what Lightning says about it.
+        help: what Lightning says about it, without its markup and its default.
+        said_default: what it says the default is; None where that is nothing, or it does not say.
     """
 
     name: str
     kind: Any
     default: Any
     help: str
+    said_default: str | None
 
 
 def trainer_flags() -> list[TrainerFlag]:
     """Every argument of the installed Trainer, in its order."""
     signature, words = written()
-    helps = {each.arg_name: " ".join((each.description or "").split()) for each in docstring_parser.parse(words).params}
+    helps = {each.arg_name: unmarked(each.description or "") for each in docstring_parser.parse(words).params}
     return [
-        TrainerFlag(each.arg, kind_of(each.annotation), ast.literal_eval(default), helps.get(each.arg, ""))
+        TrainerFlag(each.arg, kind_of(each.annotation), ast.literal_eval(default), *helps.get(each.arg, ("", None)))
         for each, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)
         if default is not None
     ]
@@ -55,6 +58,18 @@ def written() -> tuple[ast.arguments, str]:
             (made,) = [part for part in each.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
             return made.args, ast.get_docstring(made) or ""
     raise ImportError(f"there is no Trainer in {file}")
+
+
+def unmarked(text: str) -> tuple[str, str | None]:
+    """A text of Lightning's documentation in one line, without markup, and the default that it ends in.
+
+    Example:
+        >>> unmarked("How often, as a\\n  :class:`datetime.timedelta`.\\n  Default: ``1.0``.")
+        ('How often, as a datetime.timedelta.', '1.0')
+    """
+    plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", " ".join(text.split())).replace("`", "")
+    words, _, default = plain.partition(" Default: ")
+    return words, None if default in ("", "None.") else default.removesuffix(".")
 
 
 def kind_of(annotation: ast.expr | None) -> Any:

@@ -18,7 +18,8 @@ class SweepConfig:
     """What a sweep does with its cells and where; which cells there are is in its grids.
 
     Args:
-        search: try so many cells of the ranges low..high that are given, each chosen by what the others gave.
+        search: try so many cells of the ranges low..high that are given, each chosen by what the others gave. Not
+            given: all cells of the lists.
         max_drop: how much of vanilla's accuracy a sweet spot may cost, 0.01 if not given; of perplexity relative, 0.1.
         metric: of recovery; default SSIM for images, similarity for text, cosine similarity for vectors.
         cpus_per_run: CPU cores, and threads, of a run.

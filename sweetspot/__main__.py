@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from sweetspot.errors import meant
+
 COMMANDS = {
     "train": "one run, end to end: train a split network with a defence, and attack it",
     "evaluate": "attacks on saved runs",
@@ -26,7 +28,8 @@ def main(argv: list[str] | None = None) -> int:
         print(USAGE)
         return 0
     if (name := arguments[0]) not in COMMANDS:
-        print(f"error: there is no command {name}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        near = meant(name, COMMANDS)
+        print(f"error: there is no command {name}{near}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     command = importlib.import_module(f"sweetspot.commands.{name}")
     return int(command.main(arguments[1:], f"sweetspot {name}"))

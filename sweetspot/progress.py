@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 REFRESH_SECONDS = 0.2
 LOOK_SECONDS = 3.0  # between two looks at the rate
 STEADY = 0.2  # how much, relatively, two looks may differ before the rest can be told
-WORTH_SAYING = 10.0  # seconds that are left for which an estimate is worth a line
-LONG = 30.0  # seconds from which on every tenth of the work is
+WORTH_SAYING = 10.0  # seconds that must be left for a line to be worth saying
+BETWEEN = 8.0  # seconds between two tenths that are told: of a minute's work every second one is
 
 
 def duration(seconds: float) -> str:
@@ -30,6 +30,20 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def short_duration(seconds: float) -> str:
+    """Seconds in a table's cell: in one unit.
+
+    Example:
+        >>> [short_duration(each) for each in (40, 130, 9000, 900_000)]
+        ['40 s', '2 min', '2.5 h', '10 d']
+    """
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if seconds < 3570:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.2g} h" if seconds < 48 * 3600 else f"{seconds / 86_400:.0f} d"
 
 
 def bar(transient: bool = False) -> Progress:
@@ -69,6 +83,8 @@ def steps_shown(what: str, total: int) -> Iterator[Callable[[int], None]]:
 class LogLines:
     """What a log is told of long work: once the rate is steady how long the rest takes, then every tenth of the work.
 
+    Work that is soon done is left in peace: lines stand seconds apart, and speak of ten seconds or more.
+
     The first steps say nothing about the others (allocators, thread pools, caches, neighbours on the same machine): an
     estimate waits until two looks in a row, seconds apart, have seen about the same rate.
 
@@ -93,7 +109,7 @@ class LogLines:
         self.first, self.began = done, time.perf_counter()
         self.looked, self.seen, self.rate = self.began, done, 0.0  # when, how many steps, how many a second since
         self.estimated = False
-        self.told = self.tenth(done)
+        self.told, self.spoke = self.tenth(done), self.began
 
     def __call__(self, done: int) -> None:
         """Tell what there is to tell after so many steps."""
@@ -104,7 +120,8 @@ class LogLines:
             self.told = self.tenth(done)
             spent = now - self.began
             left = spent / (done - self.first) * (self.total - done)
-            if spent + left >= LONG and done < self.total:
+            if left >= WORTH_SAYING and now - self.spoke >= BETWEEN:
+                self.spoke = now
                 self.say(f"{self.what}: {10 * self.told} % after {duration(spent)}, about {duration(left)} left")
 
     def look(self, done: int, now: float) -> None:
@@ -116,8 +133,8 @@ class LogLines:
         self.estimated = True
         left = (self.total - done) / self.rate
         if left > WORTH_SAYING:
-            remaining = f"the remaining {self.total - done:,} of {self.total:,} steps"
-            self.say(f"{self.what}: about {duration(left)} for {remaining} ({1000 / self.rate:.1f} ms each)")
+            steps = f"{self.total - done:,} of {self.total:,} steps"
+            self.say(f"{self.what}: about {duration(left)} left, {steps} ({1000 / self.rate:.1f} ms each)")
 
     def tenth(self, done: int) -> int:
         """How many tenths of the work are done."""

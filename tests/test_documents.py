@@ -21,6 +21,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*[a-z0-9]")
 CODE = re.compile(r"`([^`]+)`")
 FROM_SNIPPETS = {"--power", "--chance", "--grey"}  # options that the documents' own parts declare
+HELPS = {"invert": [["--help"], ["gradient", "--help"]]}  # of commands that have several
+HELPS |= {name: [["--help"], ["--help-trainer"]] for name in ("train", "sweep")}
 OF_OTHERS = {"--check", "--trainer"}  # of ruff; and `--trainer.*`, which stands for many
 
 
@@ -88,7 +90,7 @@ def known_flags() -> set[str]:
     said = ""
     for name in COMMANDS:
         module = importlib.import_module(f"sweetspot.commands.{name}")
-        for argv in (["--help"], ["gradient", "--help"]) if name == "invert" else (["--help"],):
+        for argv in HELPS.get(name, [["--help"]]):
             said += help_of(module, argv)
     for file in [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples").glob("*.py")]:
         said += file.read_text(encoding="utf-8")

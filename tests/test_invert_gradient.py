@@ -291,7 +291,10 @@ def test_a_gradient_that_cannot_be_inverted_is_one_line(
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["gradient", "--help"]], ids=" ".join)
-def test_help_shows_the_examples(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_examples(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "122")
     with pytest.raises(SystemExit):
         main(argv)
     shown = capsys.readouterr().out

@@ -25,7 +25,7 @@ def worked(clock: list[float], *seconds: float) -> None:
 def test_a_log_gets_an_estimate_and_every_tenth(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     worked(clock, *[1.0] * 100)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "attack: about 1 min 34 s for the remaining 94 of 100 steps (1000.0 ms each)"
+    assert lines[0] == "attack: about 1 min 34 s left, 94 of 100 steps (1000.0 ms each)"
     assert lines[1] == "attack: 10 % after 10 s, about 1 min 30 s left"
     assert [line.split()[1] for line in lines[1:]] == [str(tenth) for tenth in range(10, 100, 10)]
 
@@ -53,13 +53,19 @@ def test_a_resumed_one_counts_from_where_it_was(clock: list[float], capsys: pyte
         clock[0] += 1
         lines(step)
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("training: about 44 s for the remaining 44 of 100 steps")
+    assert said[0].startswith("training: about 44 s left, 44 of 100 steps")
     assert said[1] == "training: 60 % after 10 s, about 40 s left"
 
 
 def test_short_work_is_not_talked_about(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     worked(clock, *[0.1] * 100)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(20, 2), (60, 6), (200, 10)])
+def test_a_log_is_not_flooded(seconds: int, most: int, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    worked(clock, *[seconds / 100] * 100)
+    assert 1 <= len(capsys.readouterr().out.splitlines()) <= most
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def test_the_list_says_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("argv", commands("reproduce"), ids=" ".join)
 def test_a_command_of_the_documents_can_be_meant(argv: list[str], tmp_path: Path) -> None:
     assert main([*argv, "--dry-run"]) == 0
-    assert (tmp_path / "docs" / "reproduced.md").is_file() == ("--all" in argv)
+    assert (tmp_path / "docs" / "reproduction.md").is_file() == ("--all" in argv)
 
 
 def test_a_table_is_shown_from_what_is_there_and_nothing_is_run(
@@ -92,6 +92,38 @@ def test_a_table_is_shown_from_what_is_there_and_nothing_is_run(
     assert "| MNIST PSIM, MixCon(1, 1e-4) | .44±.07 (.69) | .60±.10 (.60) | 3 | **direction only** |" in page
 
 
+def page_of(tmp_path: Path) -> str:
+    """The page of all items, made from what is there."""
+    assert main(["--all", "--dry-run"]) == 0
+    return (tmp_path / "docs" / "reproduction.md").read_text("utf-8")
+
+
+def test_a_later_page_only_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweetspot.reproductions.page.commit", lambda: "first")
+    item, shelf = REPRODUCTIONS["mixcon/table-2"](), Shelf(tmp_path / "checkpoints")
+    for need in item.needs(Asked(quick=True)):
+        assert isinstance(need, TrainedRun)
+        put_run(shelf, need, scores={"mse": 1.0, "mcs": 0.5})
+    page = page_of(tmp_path)
+    assert "`python reproduce.py mixcon/table-2 --quick` at commit first: " in page
+    assert "### mixcon/table-3" not in page
+    assert "not run: needs mnist, fashion-mnist, svhn, and about" in page
+
+    monkeypatch.setattr("sweetspot.reproductions.page.commit", lambda: "second")
+    assert "`python reproduce.py mixcon/table-2 --quick` at commit first: " in page_of(tmp_path), "nothing is new in it"
+    (full, *_) = item.needs(Asked())
+    assert isinstance(full, TrainedRun)
+    put_run(shelf, full, scores={"mse": 1.0, "mcs": 0.5})
+    page = page_of(tmp_path)
+    assert "`python reproduce.py mixcon/table-2` at commit second: 1 of " in page
+    assert page.index("### mixcon/table-2:") < page.index("### mixcon/table-2 --quick:"), "the paper's size first"
+
+    (tmp_path / "checkpoints").rename(tmp_path / "elsewhere")  # as on another machine, which has none of the runs
+    monkeypatch.setattr("sweetspot.reproductions.page.commit", lambda: "third")
+    later = page_of(tmp_path)
+    assert later.replace("at commit third from", "at commit second from") == page
+
+
 def test_pictures_are_in_the_papers_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shelf, images = Shelf(tmp_path / "checkpoints"), drawn_images(4)
     for need in REPRODUCTIONS["mixcon/figure-4"]().needs(Asked(dataset="mnist")):
@@ -100,7 +132,7 @@ def test_pictures_are_in_the_papers_layout(tmp_path: Path, capsys: pytest.Captur
         write_pictures(folder, 0.3, images, range(4), ["whitebox/paper"])
     assert main(["mixcon/figure-4", "--dataset", "mnist", "--figure", "four.png"]) == 0
     assert "picture  four.png" in capsys.readouterr().out
-    said = (shelf.out / "reproductions" / "mixcon-figure-4.md").read_text("utf-8")
+    said = (shelf.out / "reproductions" / "mixcon-figure-4-dataset-mnist.md").read_text("utf-8")
     assert "| MNIST acc %, MixCon(1, 1e-7) | 97.97 | 90.00 | 1 | **not reproduced** |" in said
     assert (tmp_path / "four.png").stat().st_size > 10_000
 
@@ -157,7 +189,9 @@ def test_all_goes_on_where_data_are_missing(
     assert capsys.readouterr().err.splitlines() == ["not made: svhn is not there; copy it"]
     page = (tmp_path / "page.md").read_text("utf-8")
     for name in REPRODUCTIONS:
-        assert f"### {name}: " in page
+        assert f"`python reproduce.py {name}` | not run: " in page
+    assert "| not run: needs mnist, fashion-mnist, svhn, and about " in page
+    assert "\n### " not in page, "nothing was run, so there is nothing to show"
     assert "needs cifar10" in page
     assert "`python reproduce.py --all` at commit " in page
 

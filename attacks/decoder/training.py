@@ -19,6 +19,7 @@ from sweetspot.progress import steps_shown
 
 BATCH = 128
 PEAK_LR = 3e-3  # of the inverse network's one cycle
+HELD = 2**30  # bytes of representations that are kept while a decoder learns
 XI = 10.0  # ξ, what Eq. 7 weighs its two ℓ1 terms with
 GAN_LR, GAN_EPOCHS = 2e-3, 50
 GAN_BETAS = (0.5, 0.999)  # what GANs are trained with since DCGAN; the paper only says Adam
@@ -34,16 +35,36 @@ def inverse_loss(recovered: Tensor, original: Tensor) -> Tensor:
     return loss
 
 
-class InverseModule(lightning.LightningModule):
+class DecoderModule(lightning.LightningModule):
+    """A decoder that learns from the attacker's inputs, seen through the victim.
+
+    Args:
+        victim: whose answers are decoded; not a part of the module, so neither trained nor saved with it.
+        network: the decoder.
+    """
+
+    def __init__(self, victim: Victim, network: InverseNetwork) -> None:
+        super().__init__()
+        self.victim, self.network = Unregistered(victim), network
+        self.is_represented = False  # whether batches bring what the encoder makes of their inputs
+
+    def seen(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The inputs of a batch, and what leaves the client for them: a fresh draw, where the release is random."""
+        x = scaled(batch[0])
+        with torch.no_grad():
+            return x, self.victim.released(batch[1]) if self.is_represented else self.victim.answer(x)
+
+
+class InverseModule(DecoderModule):
     """A plain inverse network: it needs the victim's answers, not its weights."""
 
     def __init__(self, victim: Victim, network: InverseNetwork, steps: int) -> None:
-        super().__init__()
-        self.victim, self.network, self.steps = Unregistered(victim), network, steps
+        super().__init__(victim, network)
+        self.steps = steps
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        x = scaled(batch[0])
-        return inverse_loss(self.network(self.victim.answer(x)), x)
+        x, z = self.seen(batch)
+        return inverse_loss(self.network(z), x)
 
     def configure_optimizers(self) -> Any:
         optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
@@ -51,7 +72,7 @@ class InverseModule(lightning.LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-class GanModule(lightning.LightningModule):
+class GanModule(DecoderModule):
     """Decoder G and discriminator D in turn, Eq. 7:
 
     −mean(log D(x) + log(1 − D(G(z)))) + ξ‖x − G(z)‖₁ + ξ‖z − Φ(G(z))‖₁, with Φ the victim's encoder.
@@ -61,14 +82,12 @@ class GanModule(lightning.LightningModule):
     """
 
     def __init__(self, victim: Victim, network: InverseNetwork, xi: float = XI) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-        self.victim, self.network, self.xi = Unregistered(victim), network, xi
+        super().__init__(victim, network)
+        self.automatic_optimization, self.xi = False, xi
         self.discriminator = Discriminator(victim.shape)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        x = scaled(batch[0])
-        z = self.victim.answer(x)
+        x, z = self.seen(batch)
         recovered = self.network(z)
         for_network, for_discriminator = self.optimizers()  # type: ignore[attr-defined]
         # in turn: G is judged by the D that has just learned
@@ -100,7 +119,7 @@ class GanModule(lightning.LightningModule):
 
 
 class Unregistered:
-    """The victim as an attacker's module holds it: not a part of it, so neither trained nor saved with it."""
+    """The victim as an attacker's module holds it: none of its submodules."""
 
     def __init__(self, victim: Victim) -> None:
         self.victim = victim
@@ -109,6 +128,10 @@ class Unregistered:
         """The released representations of x (B, …); with `through`, differentiable in x."""
         with torch.set_grad_enabled(through):
             return self.victim.released(x)
+
+    def released(self, h: Tensor) -> Tensor:
+        """What leaves the client for what its encoder has made of inputs (B, …)."""
+        return self.victim.release(h)
 
 
 class Steps(Callback):
@@ -121,10 +144,34 @@ class Steps(Callback):
         self.done(trainer.fit_loop.epoch_loop.total_batch_idx + 1)
 
 
-def fit(
-    module: lightning.LightningModule, victim: Victim, batches: list[Tensor], data: AttackerData, what: str
-) -> None:
-    """Train a decoder on batches of the attacker's inputs, given by their indices, on the victim's device."""
+@torch.no_grad()
+def representations(victim: Victim, data: AttackerData, what: str) -> Tensor | None:
+    """What the victim's encoder makes of all of the attacker's inputs (N, …), on the CPU.
+
+    None where that takes more than `HELD` bytes, or where the encoder draws at random: it is asked anew each time then.
+    """
+    device, size = device_of(victim), min(BATCH, len(data.y))
+    first: Tensor = victim.encoder(scaled(data.x[:size].to(device)))
+    again: Tensor = victim.encoder(scaled(data.x[:size].to(device)))
+    if len(data.y) * first[0].numel() * first.element_size() > HELD or not torch.equal(first, again):
+        return None
+    held = first.new_empty(len(data.y), *first.shape[1:], device="cpu")
+    starts = range(0, len(data.y), size)
+    with steps_shown(f"{what}: representations", len(starts)) as done:
+        for index, start in enumerate(starts, 1):
+            part = data.x[start : start + size].to(device)
+            held[start : start + size] = victim.encoder(scaled(part))
+            done(index)
+    return held
+
+
+def fit(module: DecoderModule, victim: Victim, batches: list[Tensor], data: AttackerData, what: str) -> None:
+    """Train a decoder on batches of the attacker's inputs, given by their indices, on the victim's device.
+
+    Where inputs come more than once, the encoder sees each of them once only.
+    """
+    held = representations(victim, data, what) if sum(map(len, batches)) > len(data.y) else None
+    module.is_represented = held is not None
     with steps_shown(what, len(batches)) as done:
         trainer = lightning.Trainer(
             max_epochs=1,
@@ -138,7 +185,7 @@ def fit(
             use_distributed_sampler=False,
         )
         try:
-            trainer.fit(module, train_dataloaders=TensorBatches(data.x, data.y, batches))
+            trainer.fit(module, train_dataloaders=TensorBatches(data.x, data.y if held is None else held, batches))
         except SystemExit:  # how Lightning ends after Ctrl-C
             raise KeyboardInterrupt from None
     module.to(device_of(victim))  # Lightning leaves it on the CPU

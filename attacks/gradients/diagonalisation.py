@@ -71,7 +71,8 @@ def refined(matrices: Tensor, rows: Tensor) -> Tensor:
 
     With M_l ≈ (I + E)·Λ_l·(I + E)ᵀ the entry (k, j) is E_kj·λ_lj + E_jk·λ_lk: two unknowns, least squares over l.
     """
-    size, best, best_missed = len(rows), rows, missed(matrices, rows)
+    best, best_missed = rows, missed(matrices, rows)
+    identity = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
     for _ in range(STEPS):
         unmix = torch.linalg.pinv(rows.T)
         seen = unmix @ matrices @ unmix.T  # (L, B, B), diagonal when done
@@ -83,7 +84,7 @@ def refined(matrices: Tensor, rows: Tensor) -> Tensor:
         step = (own[:, None] * crossed - gram * crossed.T) / determinant.clamp_min(1e-12 * torch.outer(own, own))
         step = step.fill_diagonal_(0.0)
         step = step / (step.abs().max() / 0.5).clamp_min(1.0)  # first order holds for small steps only
-        rows = unit((rows.T @ (torch.eye(size).to(step) + step)).T)
+        rows = unit((rows.T @ (identity + step)).T)
         now = missed(matrices, rows)
         if now < best_missed:
             best, best_missed = rows, now

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 PATIENCE = 8  # steps without progress after which a problem is left
+LOOK_EVERY = 10  # steps between two looks at who is finished, where a look waits for the device
 
 
 def linear_least_squares(a: Tensor, b: Tensor) -> Tensor:
@@ -66,19 +67,23 @@ def levenberg_marquardt(
     ended, costs = start.clone(), torch.empty_like(start[:, 0])
     live, at, now = torch.arange(len(start), device=start.device), start, system(start)
     damping, idle = torch.full_like(now.cost, 1e-3), torch.zeros_like(now.cost)
-    for _ in range(steps):
+    going, look_every = torch.ones_like(now.cost, dtype=torch.bool), 1 if start.device.type == "cpu" else LOOK_EVERY
+    for number in range(1, steps + 1):
         trial = at - step(now, damping)
         then = system(trial)
-        better = (then.cost < now.cost) & then.slope.isfinite().all(dim=1)
+        better = going & (then.cost < now.cost) & then.slope.isfinite().all(dim=1)
         idle = torch.where(better & (then.cost < now.cost * (1 - 1e-3)), 0, idle + 1)
         at, now = torch.where(better[:, None], trial, at), then.where(better, now)
         damping = torch.where(better, damping / 5, damping * 4).clamp(1e-15, 1e12)
         ended[live], costs[live] = at, now.cost
-        going = (now.cost > floor) & (idle < PATIENCE)
+        going = going & (now.cost > floor) & (idle < PATIENCE)
+        if number % look_every:
+            continue
         if not going.any():
             break
         live, at, now = live[going], at[going], now.of(going)
         damping, idle = damping[going], idle[going]
+        going = going[going]
     return ended, costs
 
 

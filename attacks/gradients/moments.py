@@ -115,11 +115,12 @@ def projections(observed: Observed, source: str, order: int) -> Callable[[Tensor
 
     if order == 2 or size ** (order - 2) > FEW:
         return one_by_one
-    places = torch.cartesian_prod(*[torch.arange(size)] * (order - 2)).view(-1, order - 2)  # (k^(order − 2), order − 2)
+    every, which = (torch.arange(count, device=unit.device) for count in (size, order - 2))
+    places = torch.cartesian_prod(*[every] * (order - 2)).view(-1, order - 2)  # (k^(order − 2), order − 2)
     whole = one_by_one(unit[places])
 
     def combined(fillers: Tensor) -> Tensor:
-        weights = fillers.to(observed.w)[:, torch.arange(order - 2), places].prod(dim=2)  # (L, k^(order − 2))
+        weights = fillers.to(observed.w)[:, which, places].prod(dim=2)  # (L, k^(order − 2))
         return torch.einsum("lc,cab->lab", weights, whole)
 
     return combined
@@ -190,7 +191,7 @@ def polynomials(w: Tensor, degree: int) -> list[Tensor]:
         if math.comb(size + p, p) > FEATURES * units:
             found.append(found[-1])
             continue
-        choices = torch.combinations(torch.arange(size), p, with_replacement=True)  # (features, p)
+        choices = torch.combinations(torch.arange(size, device=w.device), p, with_replacement=True)  # (features, p)
         found.append(torch.cat([found[-1], w[:, choices].prod(dim=2)], dim=1))
     return found
 

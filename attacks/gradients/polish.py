@@ -78,7 +78,7 @@ class JointProblem:
         of_xx = of_xx + self.of_v * x[None, :, :, None] * crossed[:, :, None]
         of_xx = of_xx + self.of_v * x[:, None, None] * crossed.transpose(0, 1)[:, :, :, None]
         gram = first.T @ first
-        of_xx = of_xx + self.of_v * gram[:, :, None, None] * torch.eye(size).to(x)
+        of_xx = of_xx + self.of_v * gram[:, :, None, None] * torch.eye(size, dtype=x.dtype, device=x.device)
         of_xr = self.of_g * (pairs(first, value).T @ w).view(batch, batch, size)
         of_xr = of_xr + self.of_v * (gram[:, :, None] * x + dots[:, :, None] * crossed.transpose(0, 1))
         of_rr = self.of_g * (value.T @ value) + self.of_v * gram * dots

@@ -277,7 +277,7 @@ def learned(
         model: as it is released.
         sequences: the attacker's own text.
         folder: where all is kept; None: nowhere. What is there already is taken, however small the job.
-        noise: the standard deviation of the noise that the probe has to read through.
+        noise: the standard deviation of the noise that the probes have to read through.
         lengths: of the prompts that are to be recovered, by which the preparation is chosen; None: all there is.
         prepare: auto, full (all of the text, whatever the lengths) or none.
     """
@@ -287,7 +287,9 @@ def learned(
     if folder is None:
         tell(plan.said(model))
         found = {"probe": train_probe(model, plan.sequences, noise=noise)}
-        return found | ({"table": first_states(model)} if plan.table else {"opening": train_opening_probe(model)})
+        if plan.table:
+            return found | {"table": first_states(model)}
+        return found | {"opening": train_opening_probe(model, noise=noise)}
     if len(plan.sequences) < len(sequences) and probe_path(model, sequences, folder, noise=noise).is_file():
         plan = dataclasses.replace(plan, sequences=sequences)
     if plan.opening and table_path(model, folder).is_file():
@@ -297,7 +299,7 @@ def learned(
     found = {"probe": cached_probe(model, plan.sequences, folder, noise=noise)}
     if plan.table:
         return found | {"table": cached_first_states(model, folder)}
-    return found | {"opening": cached_opening_probe(model, folder)}
+    return found | {"opening": cached_opening_probe(model, folder, noise=noise)}
 
 
 def tell(line: str | None) -> None:

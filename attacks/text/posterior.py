@@ -2,7 +2,8 @@
 
     Posterior(model, noise=σ, beam=8, **learned_behind_noise(model, sequences, starts, σ)).invert(states)
 
-log p(token | prefix, h) = −‖F(prefix, token) − h‖² / 2σ² + log p(token | prefix) + constant. A wrong token spoils what
+log p(token | prefix, h) = −‖F(prefix, token) − h‖² / 2σ² + log p(token | prefix) + constant, for Gaussian noise; for
+Laplace noise of scale b = σ/√2 the first term is −‖F(prefix, token) − h‖₁ / b. A wrong token spoils what
 follows, so that several prefixes of a prompt are kept, a beam, and all prompts and beams go through the model together.
 """
 
@@ -33,20 +34,22 @@ CANDIDATES = 1024  # tokens tried at most behind one prefix
 FIRST_BATCH, GROWTH = 16, 4  # tokens tried behind a prefix at once, more and more of them
 NEGLIGIBLE = 9.0  # nats behind a prompt's best: what is further away has no say
 MISSED = 0.002  # of the proposals' probability may be left untried
-SURPRISING = 3.0  # standard deviations: where the best token's distance is further out, the right one was not tried
+SURPRISING = 3.0  # standard deviations: where the best token's misfit is further out, the right one was not tried
 SMALL = 8192  # tokens: of a larger vocabulary it takes too long to try all, even once
 SMOOTHING = 0.03  # of a count of the attacker's text: a token that it never begins with may still come first
 
 
 class Posterior(Inverter):
-    """The attacker of states with known Gaussian noise: the most probable text, with a probability for each token.
+    """The attacker of states with known noise: the most probable text, with a probability for each token.
 
     Args:
         model: the split language model whose cut layer leaked, as it is released.
         noise: the standard deviation of the noise on an entry of a state.
+        power: of a difference, that its likelihood goes by: 2 for Gaussian noise, 1 for Laplace noise.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
         typical: where tokens' states lie, which orders what is tried better than a probe; None: it is not known.
-        table: the states of all tokens at the first position (V, k); None: they are searched like the others.
+        table: the states of all tokens at the first position (V, k); None: they are searched like the others,
+        opening: with a probe of its own; None: the same as elsewhere.
         first: how often the attacker's own text begins with each token (V,); None: all are as likely.
         beam: how many prefixes of a prompt are kept; 1 is greedy.
         candidates: the most tokens tried behind a prefix.
@@ -61,9 +64,11 @@ class Posterior(Inverter):
         self,
         model: SplitLanguageModel,
         noise: float,
+        power: float = 2.0,
         probe: Probe | None = None,
         typical: Typical | None = None,
         table: Tensor | None = None,
+        opening: Probe | None = None,
         first: Tensor | None = None,
         beam: int = BEAM,
         candidates: int | None = None,
@@ -76,8 +81,10 @@ class Posterior(Inverter):
             raise UserError(f"--beam must be at least 1; got {beam}")
         if not noise > 0:
             raise UserError(f"the posterior needs known noise; got a standard deviation of {noise:g}")
-        self.noise, self.probe, self.typical, self.beam, self.at_once = noise, probe, typical, beam, at_once
+        self.noise, self.power, self.beam, self.at_once = noise, power, beam, at_once
+        self.probe, self.typical = probe, typical
         self.candidates = min(candidates or CANDIDATES, len(self.vocabulary))
+        self.opening = opening or probe
         self.directions = directions_of(self.vocabulary)
         self.table = None if table is None else Table(table)
         weight = self.vocabulary.embeddings
@@ -109,13 +116,20 @@ class Posterior(Inverter):
             ranking, scores = self.tried(beams, seen, proposed, prior)
             beams.choose(ranking, scores, self.beam)
 
+    def nats(self, difference: Tensor) -> Tensor:
+        """The negative log-likelihood of noise (…, k), up to a constant, (…)."""
+        if self.power == 1:
+            return difference.abs().sum(dim=-1) * (math.sqrt(2) / self.noise)
+        return difference.square().sum(dim=-1) / (2 * self.noise**2)
+
     def proposed(self, seen: Tensor, position: int) -> Tensor | float:
         """What speaks for each token before any is tried (N, V): its log-likelihood up to a constant, or near it."""
         if position == 0 and self.table is not None:
             return -self.table.distances(seen) / (2 * self.noise**2)
         if self.typical is not None:
             return self.typical.log_likelihood(seen, self.noise)
-        return 0.0 if self.probe is None else self.probe(seen, self.directions)
+        probe = self.opening if position == 0 else self.probe
+        return 0.0 if probe is None else probe(seen, self.directions)
 
     def prior(self, beams: Beams) -> Tensor:
         """The language model's log-probability of each token behind each prefix, (N, V)."""
@@ -139,16 +153,16 @@ class Posterior(Inverter):
         scores = torch.full_like(ranking, -math.inf, dtype=prior.dtype)
         best, of_prompt = scores[:, 0].clone(), scores.new_full((beams.prompts,), -math.inf)
         expected, width = torch.zeros_like(best, dtype=torch.bool), target.shape[1]
-        far = self.noise**2 * (width + SURPRISING * math.sqrt(2 * width))
+        far = width / self.power + SURPRISING * math.sqrt(width / self.power)  # nats of the right one: mean, deviation
         live = torch.arange(len(ranking), device=target.device)
         start, size = 0, FIRST_BATCH
         while start < ranking.shape[1] and len(live):
             ids = ranking[live, start : start + size]  # (n, k)
-            squares, shift = self.squares(beams.prefix, target[live], ids, live)
-            found = beams.score[live, None] + prior[live].gather(1, ids) - squares / (2 * self.noise**2)
+            nats, shift = self.misfits(beams.prefix, target[live], ids, live)
+            found = beams.score[live, None] + prior[live].gather(1, ids) - nats
             scores[live, start : start + size] = found
             best[live] = best[live].maximum(found.amax(dim=1))
-            expected[live] |= squares.amin(dim=1) <= far
+            expected[live] |= nats.amin(dim=1) <= far
             of_prompt.scatter_reduce_(0, beams.prompt[live], best[live], "amax")
             least = torch.where(beams.greedy[live], best[live], of_prompt[beams.prompt[live]]) - NEGLIGIBLE
             going = best[live] > least
@@ -172,19 +186,19 @@ class Posterior(Inverter):
         covered = left + value.masked_fill(value > 1, 0).cumsum(dim=1)
         return ranking, 1 + (covered < 1 - MISSED).sum(dim=1)
 
-    def squares(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """‖F(prefix, token) − h‖² of each token, ids (n, K) behind the prefixes `rows` (n,) → (n, K), and their shift.
+    def misfits(self, prefix: Prefix, target: Tensor, ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The nats of F(prefix, token) − h, tokens (n, K) behind the prefixes `rows` (n,) → (n, K), and their shift.
 
         The shift (n, k) is how far from the tokens' typical states theirs are; 0 where those are not known.
         """
         size = max(self.at_once // ids.shape[1], 1)
-        squares, shifts = [], []
+        nats, shifts = [], []
         for h, some, row in zip(target.split(size), ids.split(size), rows.split(size), strict=True):
             states = prefix.states_of_rivals(some, row)  # (m, K, k)
-            squares.append((states - h[:, None]).square().sum(dim=2))
+            nats.append(self.nats(states - h[:, None]))
             usual = states if self.typical is None else self.typical.mean[some]
             shifts.append((states - usual).mean(dim=1))
-        return torch.cat(squares), torch.cat(shifts)
+        return torch.cat(nats), torch.cat(shifts)
 
     def enter(self, texts: Texts, states: Tensor, log: Log) -> None:
         """Write the best text of some prompts down, with what speaks for it."""
@@ -207,8 +221,13 @@ def learned_behind_noise(
     starts: Tensor,
     noise: float,
     folder: Path | None = None,
+    lengths: Sequence[int] | None = None,
+    prepare: str = "auto",
 ) -> dict[str, Any]:
     """What is prepared for a model, its cut and this noise, by the names that `Posterior` has for it.
+
+    Of a small vocabulary all that there is to know: where each token's states lie, and those at the first position. Of
+    a larger one as much as the job pays for.
 
     Args:
         model: as it is released.
@@ -216,10 +235,12 @@ def learned_behind_noise(
         starts: the tokens that documents of it begin with (N,).
         noise: the standard deviation of the noise on an entry of a state.
         folder: where it is kept; None: nowhere.
+        lengths: of the prompts that are to be recovered; None: any number of them.
+        prepare: auto, full or none, of a larger vocabulary.
     """
     first = torch.bincount(starts.flatten().cpu(), minlength=model.vocabulary)
     if model.vocabulary > SMALL:
-        return {**learned(model, sequences, folder, noise), "first": first}
+        return {**learned(model, sequences, folder, noise, lengths, prepare), "first": first}
     if folder is None:
         return {"typical": Typical(typical_states(model, sequences)), "table": first_states(model), "first": first}
     typical = Typical(cached_typical_states(model, sequences, folder))
@@ -248,7 +269,7 @@ def bayes_given_prefix(inverters: Sequence[Posterior], states: Sequence[Tensor],
         for part in every.split(max(at_once // len(truth), 1)):
             rivals = beams.prefix.states_of_rivals(part.expand(len(truth), -1), beams.prompt)  # (B, K, k)
             for inverter, seen, kept in zip(inverters, states, scores, strict=True):
-                kept.append(-(rivals - seen[:, t, None]).square().sum(dim=2) / (2 * inverter.noise**2))
+                kept.append(-inverter.nats(rivals - seen[:, t, None]))
         for inverter, likelihood, right in zip(inverters, scores, found, strict=True):
             best = (inverter.prior(beams) + torch.cat(likelihood, dim=1)).argmax(dim=1)
             right.append(best == truth[:, t])

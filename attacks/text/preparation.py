@@ -62,9 +62,7 @@ class Plan:
         if prepare == "none":
             return cls([], False, False, recover, model.vocabulary)
         small = model.vocabulary <= 2 * OPENINGS
-        if recover is None:
-            return cls(sequences, True, False, recover, model.vocabulary)
-        if prepare == "full":
+        if recover is None or prepare == "full":
             return cls(sequences, small, not small, recover, model.vocabulary)
         return cls(
             share_of(sequences, max(OWN_PER_TOKEN * recover, LEAST_OWN)), small, not small, recover, model.vocabulary

@@ -98,11 +98,17 @@ def train_probe(
     return fitted_probe(model, states, tokens, EPOCHS, seed, noise)
 
 
-def train_opening_probe(model: SplitLanguageModel, seed: int = 0) -> Probe:
-    """A probe of first positions, trained on random tokens: their states depend on that token alone."""
+def train_opening_probe(model: SplitLanguageModel, seed: int = 0, noise: float = 0.0) -> Probe:
+    """A probe of first positions, trained on random tokens: their states depend on that token alone.
+
+    Args:
+        model: whose states it reads, as they are released.
+        seed: of the tokens, the order and the noise.
+        noise: the standard deviation of what is added to each entry of a state, drawn anew whenever one is seen.
+    """
     tokens = torch.randperm(model.vocabulary, generator=torch.Generator().manual_seed(seed))[:OPENINGS]
     tokens = tokens.to(model.embeddings.weight.device)
-    return fitted_probe(model, first_states(model, tokens), tokens, OPENING_EPOCHS, seed)
+    return fitted_probe(model, first_states(model, tokens), tokens, OPENING_EPOCHS, seed, noise)
 
 
 def fitted_probe(
@@ -118,13 +124,13 @@ def fitted_probe(
     optimiser = torch.optim.Adam(probe.parameters(), lr=LR)
     steps = epochs * -(-len(tokens) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=LR, total_steps=steps)
-    generator, step = torch.Generator().manual_seed(seed), 0
+    generator, step, known = torch.Generator().manual_seed(seed), 0, tokens.cpu()
     with steps_shown("probe", steps) as done, torch.enable_grad():
         for _ in range(epochs):
-            for batch in torch.randperm(len(tokens), generator=generator).to(tokens.device).split(BATCH):
+            for batch in torch.randperm(len(tokens), generator=generator).split(BATCH):
                 optimiser.zero_grad(set_to_none=True)
-                seen = with_noise(states[batch], noise, generator)
-                sampled_loss(probe, seen, tokens[batch], directions, generator).backward()
+                seen = with_noise(states[batch.to(states.device, non_blocking=True)], noise, generator)
+                sampled_loss(probe, seen, known[batch], directions, generator).backward()
                 optimiser.step()
                 schedule.step()
                 done(step := step + 1)
@@ -147,12 +153,16 @@ def start_at_ridge(probe: Probe, states: Tensor, wanted: Tensor, noise: float) -
 def sampled_loss(
     probe: Probe, states: Tensor, tokens: Tensor, directions: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """The cross-entropy of the tokens (n,) among themselves and some more; among all, where those are not many more."""
+    """The cross-entropy of the tokens (n,) among themselves and some more; among all, where those are not many more.
+
+    The tokens are on the CPU: which of them are different is known there, and no step waits for it.
+    """
     if len(directions) <= 2 * SAMPLED:
-        return F.cross_entropy(probe(states, directions), tokens)
-    drawn = torch.randint(len(directions), (SAMPLED,), generator=generator).to(tokens.device)
+        return F.cross_entropy(probe(states, directions), tokens.to(states.device, non_blocking=True))
+    drawn = torch.randint(len(directions), (SAMPLED,), generator=generator)
     classes, where = torch.cat([tokens, drawn]).unique(return_inverse=True)
-    return F.cross_entropy(probe(states, directions[classes]), where[: len(tokens)])
+    among, wanted = (each.to(states.device, non_blocking=True) for each in (classes, where[: len(tokens)]))
+    return F.cross_entropy(probe(states, directions[among]), wanted)
 
 
 def state_spreads(model: SplitLanguageModel, sequences: Sequence[Sequence[int]], seed: int = 0) -> Tensor:
@@ -172,7 +182,10 @@ def state_spreads(model: SplitLanguageModel, sequences: Sequence[Sequence[int]],
 
 def with_noise(states: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     """The states with fresh Gaussian noise of this standard deviation on every entry."""
-    return states + noise * torch.randn(states.shape, generator=generator).to(states) if noise > 0 else states
+    if noise <= 0:
+        return states
+    drawn = torch.randn(states.shape, generator=generator)
+    return states + noise * drawn.to(states.device, states.dtype, non_blocking=True)
 
 
 @torch.no_grad()
@@ -235,11 +248,12 @@ def cached_probe(
     return held_probe(model, path, lambda: train_probe(model, sequences, seed, noise))
 
 
-def cached_opening_probe(model: SplitLanguageModel, folder: Path, seed: int = 0) -> Probe:
-    """The probe of first positions of this model and cut: from the folder, or trained and put there."""
-    recipe = ("opening", SCALE, OPENING_EPOCHS, OPENINGS, LR, BATCH, SAMPLED, RIDGE, seed)
+def cached_opening_probe(model: SplitLanguageModel, folder: Path, seed: int = 0, noise: float = 0.0) -> Probe:
+    """The probe of first positions of this model, cut and noise: from the folder, or trained and put there."""
+    recipe: tuple[object, ...] = ("opening", SCALE, OPENING_EPOCHS, OPENINGS, LR, BATCH, SAMPLED, RIDGE, seed)
+    recipe += (noise,) if noise > 0 else ()
     path = folder / f"opening-{fingerprint(model, repr(recipe))}.pt"
-    return held_probe(model, path, lambda: train_opening_probe(model, seed))
+    return held_probe(model, path, lambda: train_opening_probe(model, seed, noise))
 
 
 def held_probe(model: SplitLanguageModel, path: Path, train: Callable[[], Probe]) -> Probe:

@@ -94,10 +94,11 @@ def descend(
     going = torch.ones_like(live, dtype=torch.bool)
     size = target.square().mean(dim=1) if spread is None else torch.ones_like(target[:, 0])
     small = loop.loss_threshold * size  # (N,)
+    wanted, place = target, rows
     for step in range(1, loop.steps + 1):
-        losses, gradient = slope(prefix, e, target[live], rows[live], spread)
-        trace.step(e, losses, rows[live], going)
-        going = going & ~(losses < small[live])
+        losses, gradient = slope(prefix, e, wanted, place, spread)
+        trace.step(e, losses, place, going)
+        going = going & ~(losses < small)
         gradient = clipped(gradient.nan_to_num(0.0, 0.0, 0.0), loop.clip)  # a step that is not finite is not taken
         first.mul_(0.9).add_(gradient, alpha=0.1)
         second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -107,6 +108,7 @@ def descend(
         ended[live], taken[live] = e, taken[live] + going
         if step % LOOK_EVERY == 0 and not going.all():
             live, e, first, second = live[going], e[going], first[going], second[going]
+            wanted, place, small = target[live], rows[live], small[going]  # the same tensors until the next look
             going = going[going]
             if len(live) == 0:
                 break

@@ -31,6 +31,8 @@ class RaggedPrefix(Prefix):
         super().__init__(model, len(rows))
         self.held, self.places, self.ends = layers, rows, lengths
         self.length = int(lengths.max())
+        self.asked: Tensor | None = None  # the prompts that were asked for last (None: all), and where they stand
+        self.standing = self.looked_up(None)
 
     @property
     def lengths(self) -> Tensor:
@@ -54,19 +56,24 @@ class RaggedPrefix(Prefix):
 
     def states_of_embeddings(self, embeddings: Tensor, rows: Tensor | None = None) -> Tensor:
         """The same for vectors in place of tokens, (N, d) → (N, d), differentiable in them."""
-        rows = torch.arange(self.prompts, device=embeddings.device) if rows is None else rows
         return self.fed(None, embeddings[:, None], rows, torch.ones(1, 1, device=embeddings.device))[:, 0]
 
-    def fed(self, ids: Tensor | None, embeddings: Tensor | None, rows: Tensor, seen: Tensor) -> Tensor:
+    def fed(self, ids: Tensor | None, embeddings: Tensor | None, rows: Tensor | None, seen: Tensor) -> Tensor:
         """The states of what stands side by side at the next position; `seen` (K, K) says who sees whom."""
-        ends = self.ends[rows]
-        columns = int(ends.max())
+        if rows is not self.asked:  # a descent asks for the same prompts at every step, and only the first one waits
+            self.asked, self.standing = rows, self.looked_up(rows)
+        ends, columns, chosen = self.standing
         positions = ends[:, None].expand(-1, len(seen))
-        past = None if columns == 0 else borrowed(self.held, self.places[rows], columns)
+        past = None if columns == 0 else borrowed(self.held, chosen, columns)
         z: Tensor = self.model.encoder(
             ids=ids, embeddings=embeddings, past=past, positions=positions, mask=attention(ends, columns, seen)
         )
         return z
+
+    def looked_up(self, rows: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
+        """Where the prefixes of some prompts end (n,), the last of it, and `unless_in_order` their rows."""
+        ends, places = (self.ends, self.places) if rows is None else (self.ends[rows], self.places[rows])
+        return ends, int(ends.max()), unless_in_order(self.held, places)
 
 
 class Texts:
@@ -151,7 +158,7 @@ class Texts:
             return z, [
                 (layer.keys, layer.values) for layer in held if layer.keys is not None and layer.values is not None
             ]
-        cache = borrowed(self.layers, rows, columns)
+        cache = borrowed(self.layers, unless_in_order(self.layers, rows), columns)
         seen = torch.ones(ids.shape[1], ids.shape[1], device=ids.device).tril()
         z = self.model.encoder(ids=ids, past=cache, positions=positions, mask=attention(ends, columns, seen))
         return z, [layer.latest for layer in cache.layers if isinstance(layer, Borrowed) and layer.latest is not None]
@@ -177,12 +184,17 @@ class Texts:
         self.known[rows] += 1
 
 
-def borrowed(layers: list[tuple[Tensor, Tensor]], rows: Tensor, columns: int) -> DynamicCache:
-    """The first columns of what is held of some prompts, left as it is by whoever reads it."""
+def borrowed(layers: list[tuple[Tensor, Tensor]], rows: Tensor | None, columns: int) -> DynamicCache:
+    """The first columns of what is held of some prompts, or of all, left as it is by whoever reads it."""
     cache = DynamicCache()
-    chosen = None if len(layers) and len(rows) == len(layers[0][0]) and bool((rows.diff() == 1).all()) else rows
-    cache.layers = [Borrowed(keys[:, :, :columns], values[:, :, :columns], chosen) for keys, values in layers]
+    cache.layers = [Borrowed(keys[:, :, :columns], values[:, :, :columns], rows) for keys, values in layers]
     return cache
+
+
+def unless_in_order(layers: list[tuple[Tensor, Tensor]], rows: Tensor) -> Tensor | None:
+    """The rows, or None where they are all that is held, in order: then nothing is copied."""
+    is_all = len(layers) > 0 and len(rows) == len(layers[0][0]) and bool((rows.diff() == 1).all())
+    return None if is_all else rows
 
 
 def attention(ends: Tensor, columns: int, seen: Tensor) -> Tensor:

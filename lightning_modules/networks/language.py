@@ -26,6 +26,22 @@ NORMS = ("ln_f", "norm")
 NAMING_CODE = ("auto_map", "custom_pipelines", "quantization_config", "kernel_config")  # in a config of transformers
 
 
+class KeepsNothing(Cache):
+    """A cache for passes that need none.
+
+    Without one transformers looks for several texts packed into one by the values of the positions, and every forward
+    pass, of client and server, would wait for the device.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        return key_states, value_states
+
+
 class NoPositions(nn.Module):
     """Position embeddings of the server's part: z has its positions in it already."""
 
@@ -65,7 +81,8 @@ class Encoder(nn.Module):
             inputs["attention_mask"] = itself(given.shape[1], first, given.device).expand(len(given), 1, -1, -1)
         else:
             inputs["position_ids"] = torch.arange(first, first + given.shape[1], device=given.device)[None]
-        z: Tensor = self.base(**inputs, past_key_values=past, use_cache=past is not None).last_hidden_state
+        cache = KeepsNothing() if past is None else past
+        z: Tensor = self.base(**inputs, past_key_values=cache, use_cache=past is not None).last_hidden_state
         return z
 
 
@@ -91,7 +108,8 @@ class Head(nn.Module):
 
     def hidden(self, z: Tensor) -> Tensor:
         """What the last matrix, from hidden states to logits, is applied to, (B, T, d)."""
-        last: Tensor = self.base(inputs_embeds=self.sized(z), use_cache=False).last_hidden_state
+        cache = KeepsNothing()
+        last: Tensor = self.base(inputs_embeds=self.sized(z), past_key_values=cache, use_cache=False).last_hidden_state
         return last
 
     def sized(self, z: Tensor) -> Tensor:

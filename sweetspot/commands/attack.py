@@ -27,7 +27,7 @@ EXAMPLES = """\
   sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --release gaussian --sigma 0.5
   sweetspot attack lenet --weights w.pt --cut 2 --data mnist --attacks whitebox decoder --budget thorough
 """
-OF_TEXT = ("policy", "operating_point", "text_loss", "prompts", "observe")
+OF_TEXT = ("policy", "operating_point", "beam", "text_loss", "prompts", "observe")
 PLACES = {
     **HEADINGS,
     "data": ("data", "data_root", "image_size", "skip_corrupt", "limit_train", "limit_test"),
@@ -41,10 +41,12 @@ def attack_parser(argv: list[str] | None, prog: str) -> ScriptParser:
     usage = "MODEL --weights FILE --cut NAME --data DATASET [--attacks NAME …] [FLAG …]"
     description = "Attack a model that you have, without a run, and say how much of its inputs comes back."
     parser = command_parser(prog, usage, description, EXAMPLES)
+    parser.about = {"defence": "a release, which is what leaves, and its options"}
     parser.add_argument("model", type=str, help="torchvision:NAME, timm:NAME, file.py:function, or one of sweetspot's")
     without = (*NO_FLAGS, *OF_TEXT, "model", "attack_seed")
     add_dataclass(parser, AuditConfig, without, headings=PLACES, otherwise="attacks")
-    add_options(parser, argv, {"release": RELEASES, "attacks": ATTACKS})
+    # nothing is trained here: noise has its full size from the start, and is of z as the head knows it
+    add_options(parser, argv, {"release": RELEASES, "attacks": ATTACKS}, without=("ramp",), defaults={"unit": "raw"})
     return parser
 
 

@@ -31,14 +31,18 @@ def evaluate_parser(argv: list[str] | None, prog: str) -> ScriptParser:
     usage = "RUN … [--attacks NAME …] [--recipe NAME …] [--samples N] [--prompts N] [FLAG …]"
     description = "Attack saved runs, and say how much of their inputs comes back."
     parser = script_parser(prog, usage, description, EXAMPLES)
-    parser.add_argument("runs", nargs="+", type=str, help="run folders, their last.ckpt, or folders of runs")
+    parser.add_argument(
+        "runs", nargs="+", type=str, metavar="RUN", help="run folders, their last.ckpt, or folders of runs"
+    )
     data = parser.heading("data")
-    data.add_argument("--data-root", type=str, default=None, help="where the runs' datasets lie; default as train.py")
-    data.add_argument("--dataset", type=str, default=None, help="the runs' dataset, for a file that was moved")
+    root = "where the runs' datasets lie; default $SWEETSPOT_DATA, else data/"
+    data.add_argument("--data-root", type=str, default=None, metavar="ROOT", help=root)
+    moved = "the runs' dataset, for a file that was moved; default: where each run's record says"
+    data.add_argument("--dataset", type=str, default=None, metavar="DATASET", help=moved)
     add_attacks(parser)
     add_options(parser, argv, {"attacks": ATTACKS})
-    own = "files (or modules) of your own with the runs' defences and networks"
-    parser.heading("run").add_argument("--code", nargs="+", type=str, default=[], help=own)
+    own = "files (or modules) of your own with the runs' defences and networks (default: none)"
+    parser.heading("run").add_argument("--code", nargs="+", type=str, default=[], metavar="FILE", help=own)
     return parser
 
 

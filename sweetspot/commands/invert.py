@@ -38,6 +38,22 @@ GRADIENT_EXAMPLES = """\
   python invert.py gradient --states gradient.pt --labels 0 1                             the client's loss is found
 """
 
+OF_RUN = ("seed", "device", "cache", "json", "figure")
+TEXT_HEADINGS = {
+    "data": ("text", "prompts", "states"),
+    "network": ("model", "layer"),
+    "channel": ("noise", "dtype"),
+    "attacks": ("policy", "operating_point", "beam", "candidates", "prepare", "text_loss", "observe"),
+    "run": OF_RUN,
+}
+GRADIENT_HEADINGS = {
+    "data": ("dataset", "data_root", "inputs", "dim", "batch", "same_label", "states"),
+    "network": ("activation", "width", "depth", "bias", "loss"),
+    "channel": ("noise", "clip", "prune"),
+    "attacks": ("labels", "norm", "source", "subspace", "tensor_only"),
+    "run": OF_RUN,
+}
+
 
 def main(argv: list[str] | None = None, prog: str = "python invert.py") -> int:
     """Parse, invert, print."""
@@ -49,12 +65,12 @@ def main_text(argv: list[str], prog: str) -> int:
     """The command `text`; its help is the one that shows without a word."""
     usage = (
         "text --model NAME (--text TEXT … | --prompts FILE | --states FILE) [FLAG …]\n"
-        "       python invert.py gradient [FLAG …]        (python invert.py gradient --help lists its flags)"
+        "python invert.py gradient [FLAG …]   (see gradient --help)"
     )
     description = "Recover text from the hidden states of a language model, or a training batch from a gradient."
     parser = script_parser(prog, usage, description, EXAMPLES + GRADIENT_EXAMPLES)
     parser.add_argument("what", type=str, help="text; gradient has flags of its own")
-    add_dataclass(parser, LeakConfig)
+    add_dataclass(parser, LeakConfig, headings=TEXT_HEADINGS)
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
@@ -82,7 +98,7 @@ def main_gradient(argv: list[str], prog: str) -> int:
         "Convolutions, cross-entropy and several outputs are not."
     )
     parser = script_parser(prog, usage, description, GRADIENT_EXAMPLES)
-    add_dataclass(parser, GradientConfig)
+    add_dataclass(parser, GradientConfig, headings=GRADIENT_HEADINGS)
 
     def command() -> None:
         config = GradientConfig(**parser.parse_args(argv).as_dict())

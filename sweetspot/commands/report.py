@@ -63,25 +63,33 @@ def main(argv: list[str] | None = None, prog: str = "python report.py") -> int:
     description = "Write what runs found as one HTML page: the sweet spot, the maps, the pictures, the figures."
     parser = script_parser(prog, usage, description, EXAMPLES)
     parser.add_argument(
-        "paths", nargs="*", type=str, default=["checkpoints"], help="folders with runs, or runs; default: checkpoints"
+        "paths",
+        nargs="*",
+        type=str,
+        default=["checkpoints"],
+        metavar="PATH",
+        help="folders with runs, or runs; default: checkpoints",
     )
     parser.add_argument(
-        "--out", type=str, default=None, help="the .html file; default: report.html in the first folder"
+        "--out", type=str, default=None, metavar="FILE", help="the .html file; default: report.html in the first folder"
     )
     parser.add_argument(
-        "--max-drop", type=float, default=None,
+        "--max-drop", type=float, default=None, metavar="X",
         help="what a cell may lose against vanilla: of accuracy in absolute terms (default 0.01), of perplexity "
         "relative to it (default 0.1)",
     )  # fmt: skip
     parser.add_argument(
-        "--metric", type=str, default=None,
+        "--metric", type=str, default=None, metavar="NAME",
         help=f"of recovery: {', '.join(METRICS)}; default: ssim for images, similarity for text, mcs for vectors; "
         "by its leak beyond the label where that is known",
     )  # fmt: skip
-    parser.add_argument("--title", type=str, default=None, help="of the page")
     parser.add_argument(
-        "--leaderboard", type=str, default=None,
-        help="a .md file: defences side by side at equal accuracy; its entries go as JSON into the folder of its name",
+        "--title", type=str, default=None, metavar="TEXT", help="of the page; default: its data and networks"
+    )
+    parser.add_argument(
+        "--leaderboard", type=str, default=None, metavar="FILE",
+        help="a .md file: defences side by side at equal accuracy; its entries go as JSON into the folder of its name "
+        "(default: none)",
     )  # fmt: skip
 
     def command() -> None:

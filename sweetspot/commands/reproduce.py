@@ -17,22 +17,13 @@ from rich.console import Console
 
 from sweetspot.errors import UserError
 from sweetspot.files import replacing
+from sweetspot.progress import short_duration
 from sweetspot.reproductions import REPRODUCTIONS, Asked, Reproduction
 from sweetspot.reproductions.base import item
 from sweetspot.reproductions.config import ReproduceConfig
 from sweetspot.reproductions.needs import FOLDER, Shelf
-from sweetspot.reproductions.output import (
-    PAGE,
-    WIDTH,
-    Standing,
-    file_name,
-    in_words,
-    markdown,
-    place_of,
-    show,
-    show_list,
-    write_page,
-)
+from sweetspot.reproductions.output import WIDTH, Standing, place_of, show, show_list
+from sweetspot.reproductions.page import PAGE, Section, picture_of, write_page
 from sweetspot.runs.command_line import add_dataclass, run_command, script_parser
 from sweetspot.runs.config import root_of
 
@@ -48,6 +39,12 @@ EXAMPLES = """\
   python reproduce.py --all --dry-run --write page.md                  the page of what is there
 """
 
+HEADINGS = {
+    "what": ("all", "quick", "dataset", "model", "seeds", "dry_run"),
+    "files": ("out", "data_root", "write", "figure"),
+    "where it runs": ("device", "cpus_per_run", "gpus_per_run", "parallel", "address"),
+}
+
 
 def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> int:
     """Parse, run what is missing, print."""
@@ -57,8 +54,10 @@ def main(argv: list[str] | None = None, prog: str = "python reproduce.py") -> in
         "Runs are ordinary ones in --out: what is there is never done twice, and a killed command goes on."
     )
     parser = script_parser(prog, usage, description, EXAMPLES)
-    parser.add_argument("ids", nargs="*", type=str, default=[], help="tables and figures; none: the list of all")
-    add_dataclass(parser, ReproduceConfig, also={"write": f"With --all by default {PAGE}."})
+    parser.add_argument(
+        "ids", nargs="*", type=str, default=[], metavar="ID", help="tables and figures; none: the list of all"
+    )
+    add_dataclass(parser, ReproduceConfig, headings=HEADINGS, also={"write": f"With --all by default {PAGE}."})
 
     def command() -> None:
         parsed = parser.parse_args(argv).as_dict()
@@ -86,7 +85,9 @@ def reproduce(names: Sequence[str], config: ReproduceConfig) -> None:
         keep(standing, shelf, config)
     page = config.write or (str(PAGE) if config.all else None)
     if page is not None:
-        write_page(standings, config.asked, shelf, Path(page))
+        others = [dataclasses.replace(each.asked, quick=not each.asked.quick) for each in standings]
+        besides = [Standing.of(each.item, asked, shelf, root) for each, asked in zip(standings, others, strict=True)]
+        write_page([*standings, *besides], shelf, Path(page))
         print(f"page  {page}", flush=True)
     unique = {str(error): error for error in errors}.values()
     if unique and not config.all:
@@ -127,7 +128,7 @@ def run(each: Reproduction, asked: Asked, shelf: Shelf, config: ReproduceConfig)
     needs = [need for need in each.needs(asked) if shelf.find(need) is None]
     if not needs:
         return []
-    about = in_words(sum(need.seconds(shelf) for need in needs))
+    about = short_duration(sum(need.seconds(shelf) for need in needs))
     print(f"{each.name}: {len(needs)} to make, about {about} on one core", flush=True)
     from sweetspot.reproductions.making import make  # torch, and Ray
 
@@ -138,12 +139,13 @@ def keep(standing: Standing, shelf: Shelf, config: ReproduceConfig) -> None:
     """Write a table or figure as Markdown, and draw its picture where it has one; nothing where nothing was run."""
     if not standing.there:
         return
-    folder, name = shelf.out / FOLDER, file_name(standing.item) + "-quick" * standing.asked.quick
+    folder, name = shelf.out / FOLDER, picture_of(standing.item, standing.asked)
     folder.mkdir(parents=True, exist_ok=True)
     picture = Path(config.figure) if config.figure else folder / f"{name}.png"
     is_drawn = standing.item.draw(standing.asked, shelf, picture)
     with replacing(folder / f"{name}.md") as temporary:
-        temporary.write_text(markdown(standing, picture.name if is_drawn else None), encoding="utf-8")
+        text = Section.of(standing).markdown(picture.name if is_drawn else None)
+        temporary.write_text(text + "\n", encoding="utf-8")
     print(f"markdown  {folder / name}.md" + (f"\npicture  {picture}" if is_drawn else ""), flush=True)
 
 

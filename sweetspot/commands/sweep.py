@@ -66,12 +66,13 @@ def sweep_parser(argv: list[str] | None, prog: str) -> ScriptParser:
         "Finished cells are never done twice."
     )
     parser = script_parser(prog, usage, description, EXAMPLES)
-    add_config_file(parser)
+    add_config_file(parser, sweeps=True)
     add_dataclass(parser, SweepConfig, without=("grids",), otherwise="sweep")
     parser.heading("sweep").add_argument(
         "--grids",
         nargs="+",
         default=[],
+        metavar="GRID",
         help=(
             "in a --config file: a list of grids, each with flags of its own beside those of the file; a flag of the "
             "command line is for all of them"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,15 @@ import sweetspot.attacks.decoder.training as training
 from sweetspot.attacks import AttackerData, Victim
 from sweetspot.attacks.decoder import Decoder
 from sweetspot.attacks.decoder.networks import Discriminator, InverseNetwork
-from sweetspot.attacks.decoder.training import GanModule, inverse_loss, random_batches
+from sweetspot.attacks.decoder.training import (
+    DecoderModule,
+    GanModule,
+    InverseModule,
+    fit,
+    inverse_loss,
+    random_batches,
+    representations,
+)
 from sweetspot.errors import UserError
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.ssim import structural_dissimilarity
@@ -134,17 +143,56 @@ def test_a_decoder_learns_to_invert(
     assert (reconstruction.x.min() >= 0) & (reconstruction.x.max() <= 1)
 
 
+@pytest.mark.parametrize("kind", [InverseModule, GanModule])
+def test_the_encoder_sees_each_input_once_and_the_release_draws_every_time(
+    kind: type[InverseModule | GanModule], victim: Victim, data: AttackerData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(held: int) -> dict[str, Tensor]:
+        monkeypatch.setattr(training, "HELD", held)
+        torch.manual_seed(0)
+        network = InverseNetwork((16, 5, 5), (1, 28, 28))
+        module = InverseModule(noisy, network, 6) if kind is InverseModule else GanModule(noisy, network)
+        drawn.clear()
+        seen.clear()
+        fit(module, noisy, random_batches(200, 6, torch.Generator().manual_seed(0)), data, "decoder")
+        return network.state_dict()
+
+    def release(z: Tensor) -> Tensor:
+        drawn.append(torch.randn(z.shape, generator=torch.Generator().manual_seed(len(drawn))))
+        return z + drawn[-1]
+
+    drawn: list[Tensor] = []
+    seen: list[int] = []
+    noisy = dataclasses.replace(victim, release=release)
+    noisy.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    anew, asked_anew = trained(held=0), sum(seen)
+    held, draws = trained(held=2**30), len(drawn)
+    for name, weight in anew.items():
+        torch.testing.assert_close(held[name], weight, rtol=1e-4, atol=1e-5)
+    passes = 2 if kind is GanModule else 1  # the GAN looks at what it makes, too
+    assert draws == 6 * passes
+    assert asked_anew == 2 * 128 + 6 * 128 * passes, "with two looks at whether the encoder draws at random"
+    assert sum(seen) == 2 * 128 + 200 + 6 * 128 * (passes - 1)
+
+
+def test_an_encoder_that_draws_at_random_is_asked_every_time(victim: Victim, data: AttackerData) -> None:
+    random = dataclasses.replace(victim, encoder=nn.Sequential(victim.encoder, nn.Dropout()).train())
+    assert representations(random, data, "decoder") is None
+    held = representations(victim, data, "decoder")
+    assert held is not None
+    torch.testing.assert_close(held, victim.encoder(data.x))
+
+
 @pytest.mark.usefixtures("small")
 def test_the_better_one_on_held_out_data_is_used(
     victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 1)
     trained_on: list[Tensor] = []
-    fit = training.fit
 
-    def spied(module: nn.Module, victim: Victim, batches: list[Tensor], own: AttackerData, what: str) -> None:
+    def spied(module: DecoderModule, victim: Victim, batches: list[Tensor], own: AttackerData, what: str) -> None:
         trained_on.append(own.x)
-        fit(module, victim, batches, own, what)  # type: ignore[arg-type]
+        fit(module, victim, batches, own, what)
 
     monkeypatch.setattr(decoder_attack, "fit", spied)
     Decoder("paper", "fast", cache=tmp_path, decoder_epochs=5).prepare(victim, data)

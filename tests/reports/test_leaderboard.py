@@ -201,6 +201,43 @@ def test_entries_of_other_runs_stay_and_those_of_the_same_defence_are_replaced(r
     assert "bottleneck 120-16" in text
 
 
+def test_a_leaderboard_grows_strength_by_strength_as_if_all_had_been_there_at_once(runs: Path, tmp_path: Path) -> None:
+    whole, grown = tmp_path / "whole.md", tmp_path / "grown.md"
+    write_leaderboard(gather([runs]).runs, whole)
+    found = gather([runs]).runs
+    for name in ("none-0", "compress-0.1", "compress-0.001", "compress-0.01", "mixcon"):
+        write_leaderboard([run for run in found if run.name.startswith(f"{name}-")], grown)
+    write_leaderboard([run for run in found if run.name.startswith("mixcon-10-")], grown)
+    write_leaderboard([run for run in found if run.name.startswith("mixcon-1-")], grown)
+    assert grown.read_text() == whole.read_text()
+    entries = [
+        {each.name: json.loads(each.read_text()) for each in tmp_path.glob(f"{n}/*")} for n in ("whole", "grown")
+    ]
+    assert entries[0] == entries[1]
+
+
+def test_what_runs_may_say_since_later_gives_an_entry_another_name_only_where_it_is_said(tmp_path: Path) -> None:
+    made(tmp_path, VANILLA, 0.990, 0.95)
+    (run,) = gather([tmp_path]).runs
+    names = [entries_of([run])[0][0]["name"]]
+    for schedule in ("constant", "cosine"):
+        run.results["config"]["schedule"] = schedule
+        names.append(entries_of([run])[0][0]["name"])
+    assert names[0] == names[1] != names[2]
+
+
+def test_strengths_that_other_attacks_were_tried_on_do_not_join(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "board.md"
+    write_leaderboard(gather([runs]).runs, out)
+    others = tmp_path / "others"
+    leaked: dict[str, Any] = {"ssim": figure(0.6), "leak": {"ssim": figure(0.25)}, "samples": 100, "settings": {}}
+    worst = {"attacks": ["decoder/adaptive"], **leaked}
+    made(others, compress(0.02), 0.985, 0.25, attacks={"decoder/adaptive": leaked}, worst_case=worst)
+    write_leaderboard(gather([others]).runs, out)
+    (file,) = (tmp_path / "board").glob("*compress*.json")
+    assert [point["leak"] for point in json.loads(file.read_text())["frontier"]] == [0.25]
+
+
 def test_a_stored_entry_is_held_to_its_stated_error(runs: Path) -> None:
     stored = by_defence(runs)["compress + bottleneck 120-16 + gaussian"]
     assert disagreements(stored, stored) == []

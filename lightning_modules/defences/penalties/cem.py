@@ -30,13 +30,11 @@ def cem_loss(z: Tensor, y: Tensor, centres: Tensor, sigma: float) -> Tensor:
     squared = (z[:, None] - centres[y]).square().mean(dim=2)  # (B, clusters)
     nearest, cluster = squared.min(dim=1)  # (B,)
     cell = y * clusters + cluster
-    members = torch.zeros(classes * clusters, dtype=z.dtype, device=z.device).index_add(
-        0, cell, torch.ones_like(nearest)
-    )
+    members = nearest.new_zeros(classes * clusters).index_add(0, cell, torch.ones_like(nearest))
     spread = torch.zeros_like(members).index_add(0, cell, nearest) / members.clamp_min(1)
     of_class = members.view(classes, clusters).sum(dim=1, keepdim=True).clamp_min(1)
     weight = (members.view(classes, clusters) / of_class).flatten()
-    least = torch.tensor(SHARE * sigma**2 + FLOOR, dtype=z.dtype, device=z.device).log()
+    least = torch.full_like(spread[0], SHARE * sigma**2 + FLOOR).log()  # made where it is used: no step waits for it
     return (weight * ((spread + FLOOR).log() - least).clamp_min(0)).sum() / classes
 
 

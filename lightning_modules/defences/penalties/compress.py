@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sweetspot.lightning_modules.defences.penalties.base import PENALTIES, Penalty, Place
+from sweetspot.lightning_modules.defences.releases.base import in_single
 
 MOMENTUM = 0.05  # of the class centres: they follow the last twenty batches that have the class
 
@@ -59,13 +60,18 @@ class Compress(MeasuredInNoise):
 
         The first batches of a class count alike: a token that is rare would else stay where it was seen first.
         """
-        present, place = y.unique(return_inverse=True)  # (C,) and (B,)
-        count = torch.bincount(place).to(z)[:, None]
-        mean = torch.zeros(len(present), z.shape[1]).to(self.centres).index_add_(0, place, z.to(self.centres)) / count
-        seen = self.seen[present] + 1
+        # A class goes by the first of its members in the batch: which classes there are, a step would have to wait for.
+        place = torch.arange(len(y), device=y.device)
+        first = torch.full((len(self.seen),), len(y), device=y.device).scatter_reduce_(0, y, place, "amin")[y]  # (B,)
+        is_first, members = first == place, torch.zeros_like(z[:, 0], dtype=self.centres.dtype)
+        count = members.index_add(0, first, torch.ones_like(members)).clamp_min(1)[:, None]
+        z = z.to(self.centres)
+        mean = torch.zeros_like(z).index_add_(0, first, z) / count
+        seen = self.seen[y] + 1
         step = (1 / seen).clamp_min(MOMENTUM)[:, None]
-        self.centres[present] += step * (mean - self.centres[present])
-        self.seen[present] = seen
+        moved = torch.where(is_first[:, None], step * (mean - self.centres[y]), 0.0)
+        self.centres.index_add_(0, y, moved)
+        self.seen.index_add_(0, y, is_first.to(self.seen))
 
 
 @PENALTIES("vib")
@@ -78,5 +84,6 @@ class VIB(MeasuredInNoise):
 
 def gaussian_kl(h: Tensor, sigma: float) -> Tensor:
     """mean_i Σ_d ½(σ² + h_id² − 1 − ln σ²), (B, …) → a scalar."""
+    h = in_single(h)
     variance = torch.tensor(sigma**2, dtype=h.dtype)
     return 0.5 * (h.flatten(1).square() + variance - 1 - variance.log()).sum(dim=1).mean()

@@ -98,9 +98,9 @@ def across_classes(y: Tensor, partners: int) -> tuple[Tensor, Tensor, Tensor]:
     batch shifted by random offsets, so that the cost is linear in the batch and every pair is as likely as any other.
     """
     n = len(y)
-    offsets = 1 + torch.randperm(n - 1)[:partners]  # on the CPU: no step waits for it
+    offsets = 1 + torch.randperm(n - 1)[:partners]  # on the CPU, the same on every device
     left = torch.arange(n, device=y.device).repeat(len(offsets))
-    right = (left + offsets.to(y.device).repeat_interleave(n)) % n
+    right = (left + offsets.to(y.device, non_blocking=True).repeat_interleave(n)) % n  # no step waits for them
     return left, right, (y[left] != y[right]).float()
 
 

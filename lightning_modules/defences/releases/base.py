@@ -137,4 +137,10 @@ def features(z: Tensor) -> tuple[int, ...]:
 
 def unit_rms(z: Tensor) -> Tensor:
     """z with root mean square 1 in every answer: noise of a given σ cannot be undone by a larger z."""
-    return z * z.square().mean(dim=features(z), keepdim=True).clamp_min(1e-12).rsqrt()  # finite gradients at 0
+    mean = in_single(z).square().mean(dim=features(z), keepdim=True)
+    return (z * mean.clamp_min(1e-12).rsqrt()).to(z.dtype)  # finite gradients at 0
+
+
+def in_single(z: Tensor) -> Tensor:
+    """z in single precision, if it has less: the square of 300 is no number in fp16, and 1e-12 is 0."""
+    return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z

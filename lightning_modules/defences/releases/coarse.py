@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features, in_single
 from sweetspot.options import option
 
 
@@ -41,5 +41,5 @@ class Clip(Release):
     clip: float = option(1.0, "C, the largest ℓ2 norm of an answer", above=0)
 
     def forward(self, z: Tensor) -> Tensor:
-        norm = z.square().sum(dim=features(z), keepdim=True).clamp_min(1e-12).sqrt()  # finite gradients at 0
-        return torch.where(norm > self.clip, z * (self.clip / norm), z)
+        norm = in_single(z).square().sum(dim=features(z), keepdim=True).clamp_min(1e-12).sqrt()  # finite gradients at 0
+        return torch.where(norm > self.clip, (z * (self.clip / norm)).to(z.dtype), z)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features
+from sweetspot.lightning_modules.defences.releases.base import RELEASES, Release, features, in_single
 
 
 class Precision(Release):
@@ -50,5 +50,5 @@ class Int8(Precision):
     """Whole numbers from −127 to 127, with one scale an answer, by its largest entry."""
 
     def rounded(self, z: Tensor) -> Tensor:
-        scale = z.abs().amax(dim=features(z), keepdim=True).clamp_min(1e-12) / 127
-        return (z / scale).round().clamp(-127, 127) * scale
+        scale = in_single(z).abs().amax(dim=features(z), keepdim=True).clamp_min(1e-12) / 127
+        return ((z / scale).round().clamp(-127, 127) * scale).to(z.dtype)

@@ -48,6 +48,17 @@ class Trained:
 
 
 @pytest.fixture(scope="session")
+def large_vocabulary() -> SplitLanguageModel:
+    """A random GPT-2 with so many tokens that no table of all of them is built."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=20_000, n_positions=16, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+    )
+    model: PreTrainedModel = GPT2LMHeadModel(config).eval()
+    return SplitLanguageModel(model, "last")
+
+
+@pytest.fixture(scope="session")
 def trained() -> Trained:
     corpus = "\n".join(topics[name] for name in sorted(topics))[:60_000]
     tokenizer = ByteLevelBPETokenizer()

@@ -11,11 +11,19 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Laplace, Normal
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from sweetspot.attacks.text import posterior
 from sweetspot.attacks.text.hybrid import learned
-from sweetspot.attacks.text.posterior import SMOOTHING, Beams, Posterior, bayes_given_prefix, blind_text
+from sweetspot.attacks.text.posterior import (
+    SMOOTHING,
+    Beams,
+    Posterior,
+    bayes_given_prefix,
+    blind_text,
+    learned_behind_noise,
+)
 from sweetspot.attacks.text.probe import first_states
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.typical import Typical, typical_states
@@ -54,6 +62,11 @@ class Exact:
     marginals: list[float]
 
 
+def distribution(noise: float, power: float) -> Normal | Laplace:
+    """Noise of this standard deviation on one entry."""
+    return Laplace(0.0, noise / math.sqrt(2)) if power == 1 else Normal(0.0, noise)
+
+
 @functools.cache
 def alone(model: SplitLanguageModel, text: tuple[int, ...]) -> tuple[Tensor, float]:
     """The states of one text, and the log-probability of all its tokens but the first."""
@@ -63,13 +76,13 @@ def alone(model: SplitLanguageModel, text: tuple[int, ...]) -> tuple[Tensor, flo
     return z, sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
 
 
-def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float]) -> Exact:
+def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float], power: float = 2.0) -> Exact:
     """What trying every text there is comes to, one after the other."""
     logs = {}
     for text in itertools.product(range(TOKENS), repeat=len(state)):
         z, log = alone(model, text)
         log += math.log(first[text[0]])
-        logs[text] = log - float((z - state).double().square().sum()) / (2 * noise**2)
+        logs[text] = log + float(distribution(noise, power).log_prob((z - state).double()).sum())
     most = max(logs.values())
     whole = sum(math.exp(each - most) for each in logs.values())
     shares = {text: math.exp(each - most) / whole for text, each in logs.items()}
@@ -79,19 +92,24 @@ def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: li
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize("with_table", [False, True])
+@pytest.mark.parametrize(("with_table", "power"), [(False, 2.0), (True, 2.0), (False, 1.0)])
 def test_a_wide_beam_equals_trying_every_text(
-    tiny: SplitLanguageModel, leaked: Leaked, noise: float, with_table: bool, monkeypatch: pytest.MonkeyPatch
+    tiny: SplitLanguageModel,
+    leaked: Leaked,
+    noise: float,
+    with_table: bool,
+    power: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(posterior, "NEGLIGIBLE", math.inf)
     monkeypatch.setattr(posterior, "MISSED", -1.0)
     prompts = [[1, 5, 2], [6, 6, 0], [3, 4], [0, 1, 2]]
     states, counts = noisy(leaked(tiny, prompts), noise), torch.tensor([3.0, 0.0, 1.0, 0.0, 0.0, 9.0, 2.0])
     table = first_states(tiny) if with_table else None
-    found = Posterior(tiny, noise, table=table, first=counts, beam=TOKENS**3).invert(states)
+    found = Posterior(tiny, noise, power, table=table, first=counts, beam=TOKENS**3).invert(states)
     first = [(count + SMOOTHING) / (15.0 + SMOOTHING * TOKENS) for count in counts.tolist()]
     for row, state in enumerate(states):
-        exact = every_text(tiny, state, noise, first)
+        exact = every_text(tiny, state, noise, first, power)
         assert found.tokens[row] == exact.text
         assert found.confidence is not None
         assert found.probability is not None
@@ -255,6 +273,22 @@ def test_little_noise_is_survived_and_called_unverified(trained: Trained, leaked
     assert min(recovery.confidence or [0.0]) > 0.99
     tried = sum(map(sum, recovery.tried)) / sum(map(len, recovery.tried))
     assert tried < 100  # known noise ends a search that would try all 300
+
+
+def test_a_large_vocabulary_is_read_behind_noise_by_probes_of_its_own(
+    large_vocabulary: SplitLanguageModel, leaked: Leaked
+) -> None:
+    model, noise = large_vocabulary, 0.01
+    text = torch.randint(20_000, (300, 16), generator=torch.Generator().manual_seed(0)).tolist()
+    prompts = [[19_999, 3, 777, 12_345], [5, 10_000]]
+    prepared = learned_behind_noise(model, text, torch.tensor([1]), noise, lengths=[4, 2])
+    assert set(prepared) == {"probe", "opening", "first"}
+    inverter, states = Posterior(model, noise, **prepared), noisy(leaked(model, prompts), noise)
+    for position, probe in ((0, prepared["opening"]), (1, prepared["probe"])):
+        proposed = inverter.proposed(states[0], position)
+        assert isinstance(proposed, Tensor)
+        assert torch.equal(proposed, probe(states[0], inverter.directions))
+    assert inverter.invert(states).tokens == prompts
 
 
 def test_a_drowned_state_still_gives_a_text(trained: Trained) -> None:

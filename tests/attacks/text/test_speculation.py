@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from sweetspot.attacks.text import preparation
 from sweetspot.attacks.text.hybrid import Hybrid, learned
@@ -133,16 +132,6 @@ def test_ctrl_c_keeps_what_is_verified(trained: Trained, leaked: Leaked, monkeyp
     assert hybrid.invert(leaked(model, prompts)).tokens == [prompts[0][:3], prompts[1]]
 
 
-@pytest.fixture(scope="module")
-def large_vocabulary() -> SplitLanguageModel:
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=20_000, n_positions=16, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
-    )
-    model: PreTrainedModel = GPT2LMHeadModel(config).eval()
-    return SplitLanguageModel(model, "last")
-
-
 def test_a_large_vocabulary_needs_no_table(large_vocabulary: SplitLanguageModel, leaked: Leaked) -> None:
     generator = torch.Generator().manual_seed(0)
     text = torch.randint(20_000, (300, 16), generator=generator).tolist()
@@ -168,7 +157,7 @@ def test_the_preparation_follows_the_job(large_vocabulary: SplitLanguageModel, t
     few, more, any_number = (Plan.of(large_vocabulary, text, lengths) for lengths in ([10], [100, 100], None))
     assert [sum(map(len, plan.sequences)) for plan in (few, more)] == [LEAST_OWN, 200 * OWN_PER_TOKEN]
     assert (few.table, few.opening) == (False, True)
-    assert (any_number.sequences, any_number.table) == (text, True)
+    assert (any_number.sequences, any_number.table, any_number.opening) == (text, False, True)
     assert Plan.of(large_vocabulary, text, [10], "full") == Plan(text, False, True, 10, 20_000)
     assert Plan.of(trained.cut(1), text, [10]).table  # 300 states are no matter
     with pytest.raises(UserError, match="--prepare must be one of auto, full, none; got much"):
