@@ -135,8 +135,8 @@ def write_page(standings: Sequence[Standing], shelf: Shelf, page: Path) -> None:
 
 
 def keep(standing: Standing, shelf: Shelf, folder: Path) -> None:
-    """Keep what an item came to, with its picture, unless nothing is there, or what was kept says as much or more."""
-    if not standing.there:
+    """Keep what an item came to, with its picture, unless it has no figure yet, or what was kept says as much or more."""
+    if all(each.figure is None for each in standing.cells):
         return
     section = Section.of(standing)
     file = folder / f"{section.name}.json"
