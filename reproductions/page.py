@@ -135,7 +135,7 @@ def write_page(standings: Sequence[Standing], shelf: Shelf, page: Path) -> None:
 
 
 def keep(standing: Standing, shelf: Shelf, folder: Path) -> None:
-    """Keep what an item came to, with its picture, unless it has no figure yet, or what was kept says as much or more."""
+    """Keep what an item came to, with its picture, unless it has no figure yet or nothing is new."""
     if all(each.figure is None for each in standing.cells):
         return
     section = Section.of(standing)
