@@ -21,6 +21,7 @@ STYLES = {
     Status.REPRODUCED: "green",
     Status.DIRECTION: "yellow",
     Status.NOT_REPRODUCED: "red",
+    Status.NOT_JUDGED: "dim",
     Status.NOT_RUN: "dim",
 }
 TITLES = {

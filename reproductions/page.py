@@ -42,7 +42,7 @@ Runs are ordinary ones in `checkpoints/`, so none is made twice; attacks on grad
   than two standard errors. A claim in words is counted over the comparisons it speaks of, and 90 % of them must hold.
 - **direction only**: the order alone is the paper's, or more than half of the comparisons are.
 - **not reproduced**, or **not run**, with the reason in one line. Small sizes (`--quick`), another model or another
-  text are never called reproduced: they can show a direction.
+  text are never called reproduced: they can show a direction, and a size alone is **not judged**.
 
 How near is near enough was chosen with earlier figures of ours in view. A table or figure of your own is a subclass of
 `Reproduction`, named as `path/to/file.py:Class`."""
@@ -135,8 +135,8 @@ def write_page(standings: Sequence[Standing], shelf: Shelf, page: Path) -> None:
 
 
 def keep(standing: Standing, shelf: Shelf, folder: Path) -> None:
-    """Keep what an item came to, with its picture, unless nothing is there, or what was kept says as much or more."""
-    if not standing.there:
+    """Keep what an item came to, with its picture, unless it has no figure yet or nothing is new."""
+    if all(each.figure is None for each in standing.cells):
         return
     section = Section.of(standing)
     file = folder / f"{section.name}.json"

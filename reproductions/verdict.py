@@ -21,6 +21,7 @@ class Status(StrEnum):
     REPRODUCED = "reproduced"
     DIRECTION = "direction only"
     NOT_REPRODUCED = "not reproduced"
+    NOT_JUDGED = "not judged"
     NOT_RUN = "not run"
 
 
@@ -201,7 +202,7 @@ class Verdict:
         if self.status is Status.NOT_RUN:
             return self
         if not self.tells_direction:
-            return Verdict(Status.NOT_RUN, "only a stand-in was run, which cannot tell the size")
+            return Verdict(Status.NOT_JUDGED, "a stand-in, which cannot tell the size")
         status = Status.DIRECTION if self.status is Status.REPRODUCED else self.status
         return Verdict(status, f"{self.reason}; of a stand-in", tells_direction=True)
 

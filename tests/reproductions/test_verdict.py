@@ -70,7 +70,7 @@ def test_an_order_that_the_paper_does_not_see_does_not_count(shelf: Shelf) -> No
 def test_a_quick_run_is_never_called_reproduced(shelf: Shelf) -> None:
     found = table_3(shelf, PAPERS, Asked(quick=True, dataset="mnist"))
     assert found["MNIST SSIM, MixCon(1, 1e-4)"].status is Status.DIRECTION
-    assert found["MNIST SSIM, Vanilla"].status is Status.NOT_RUN
+    assert found["MNIST SSIM, Vanilla"].status is Status.NOT_JUDGED
     assert "stand-in" in found["MNIST SSIM, Vanilla"].reason
     assert Status.REPRODUCED not in {each.status for each in found.values()}
 
@@ -97,6 +97,18 @@ def test_our_spread_widens_the_margin_and_at_most_doubles_it() -> None:
     assert measured([11.0, 12.0], 10).status is Status.REPRODUCED, "1.5 away; two standard errors are 1"
     assert measured([5.0, 20.0], 10).status is Status.NOT_REPRODUCED, "2.5 away, and never more than 2 are allowed"
     assert measured([10.0, None, None], 10).seeds == "1 of 3"
+
+
+def test_a_size_of_a_stand_in_is_not_judged_though_it_was_run() -> None:
+    need = Computed("text", {"seed": 0})
+    shelf = Shelf(Path("nowhere"))
+    shelf.found[need.key] = (Path("x"), {})
+    cell = Cell("row", "column", [(need,)], lambda _: Figure(10.0), Figure(10.0), Within(1))
+    (found,) = judged([cell], shelf, "quick: small")
+    assert found.status is Status.NOT_JUDGED
+    shelf.found.clear()
+    (found,) = judged([cell], shelf, "quick: small")
+    assert found.status is Status.NOT_RUN
 
 
 def test_an_order_within_the_noise_of_seeds_is_none() -> None:
@@ -135,7 +147,7 @@ def test_another_model_can_show_a_direction_and_no_more(shelf: Shelf) -> None:
     found = {each.cell.title: each.status for each in judged(item.cells(asked), shelf, item.stand_in(asked))}
     assert "Fast, Wikipedia, EM %" not in found, "one text stands for both"
     assert found["Baseline, C4, EM %"] is Status.DIRECTION
-    assert found["Fast, C4, EM %"] is Status.NOT_RUN
+    assert found["Fast, C4, EM %"] is Status.NOT_JUDGED
     same = {each.cell.title: each.status for each in judged(item.cells(asked), shelf)}
     assert same["Baseline, C4, EM %"] is Status.REPRODUCED, "only the model and the text stand in the way"
 
