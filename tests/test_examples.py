@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from sweetspot.lightning_modules.networks.foreign import load_model
+from sweetspot.lightning_modules.networks.splitting import split
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -56,6 +59,17 @@ def test_every_example_has_a_size_and_says_how_to_run_it(script: str) -> None:
     text = (EXAMPLES / script).read_text(encoding="utf-8")
     assert "--size" in text
     assert f"python examples/{script}" in text
+
+
+def test_the_network_of_the_examples_is_cut_anywhere() -> None:
+    torch.manual_seed(0)
+    model, x = load_model(f"{EXAMPLES}/networks/resnet20.py:resnet20", (3, 32, 32), 10).eval(), torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        whole = model(x)
+        for cut in ("layer1", "layer2", "layer3"):
+            encoder, head = split(model, cut)
+            assert torch.equal(head(encoder(x)), whole)
+    assert sum(weight.numel() for weight in model.parameters()) == 269_722, "as published"
 
 
 @pytest.mark.slow

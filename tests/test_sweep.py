@@ -279,8 +279,9 @@ class Flat(Attack):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray")
-@pytest.mark.parametrize("is_attacked", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_attacked", [False, True])
 def test_a_users_own_parts_are_swept_over_their_own_options_and_met_by_an_attack_of_their_own(
     is_attacked: bool, npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,6 +341,7 @@ def test_what_a_part_refuses_is_left_out_with_a_line(
     assert "3 cells: 0 are there" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray")
 def test_a_verdict_for_each_setting_under_its_title(
     npz: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

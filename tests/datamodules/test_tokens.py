@@ -42,6 +42,7 @@ def test_frequent_words_are_one_token_with_their_space(tokenizer: TextTokenizer)
     assert tokenizer.name == "bpe-280"
 
 
+@pytest.mark.slow
 def test_the_same_documents_give_the_same_tokens_in_every_process(tokenizer: TextTokenizer) -> None:
     program = (
         "import sys, json; from sweetspot.datamodules.tokens import train_bpe; "

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "positions": ("lenet", "topk", {}),
     "prototype": ("lenet", "none", {}),
 }
+SLOW = ("refined behind noise", "refined on vectors")
 
 
 def attacked(case: str, steps: int, folder: Path, patch: pytest.MonkeyPatch) -> list[Wait]:
@@ -78,7 +79,7 @@ def test_every_attack_is_here() -> None:
     assert {case.split("/")[0].split()[0] for case in CASES} == set(ATTACKS)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
 def test_an_attack_stays_on_its_device_and_no_step_of_it_waits(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """A ResNet-20 for images of 32 × 32 (He et al., 2016), in the layout of the published CIFAR-10 weights.
 
-python train.py --network examples/resnet20.py:resnet20 --weights cifar10_resnet20.safetensors --cut layer2 …
+python train.py --network examples/networks/resnet20.py:resnet20 --weights cifar10_resnet20.safetensors --cut layer2 …
 """
 
 from __future__ import annotations
