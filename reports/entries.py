@@ -469,8 +469,14 @@ def flag_of(name: str, value: Any) -> list[str]:
 
 
 def written(value: Any) -> str:
-    """A value as a command line has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value as a command line has it; of a file anywhere its name alone, for others have it elsewhere.
+
+    Example:
+        >>> written(True), written("/data/photos.npz"), written("my/net.py:build")
+        ('true', 'photos.npz', 'my/net.py:build')
+    """
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text.rpartition("/")[2] if text.startswith("/") else text
 
 
 def rounded(value: Any) -> Any:
