@@ -63,6 +63,7 @@ bench: setup
 	$(RUN) benchmarks/report.py
 	$(RUN) benchmarks/certificates.py
 	$(RUN) benchmarks/images.py
+	$(RUN) benchmarks/decoder.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
