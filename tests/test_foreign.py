@@ -25,26 +25,13 @@ from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train as train_run
 from tests.conftest import refused_by
+from tests.own_network import OWN_NETWORK
 from tests.weak_attacks import weaken
 
 Make = Callable[..., TrainConfig]
-OWN = """
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, classes, shape):
-        super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(shape[0], 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
-        self.skip = nn.Conv2d(4, 4, 1)
-        self.fc = nn.Linear(4 * 6 * 6, classes)
-
-    def forward(self, x):
-        x = self.features(x)
-        x = F.relu(x + self.skip(x))
-        return self.fc(x.view(x.size(0), -1))
-
+OWN = (
+    OWN_NETWORK
+    + """
 def build(classes, shape):
     return Net(classes, shape)
 
@@ -69,6 +56,7 @@ def of_seven(shape):
 
 ready = nn.Linear(2, 2)
 """
+)
 
 
 @pytest.fixture(autouse=True)

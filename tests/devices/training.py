@@ -12,6 +12,7 @@ from torch import Tensor
 from sweetspot.datamodules.tensors import Arrays, TensorDataModule
 from sweetspot.lightning_modules.causal_lm import gpt2_tiny
 from sweetspot.lightning_modules.split_module import SplitModule
+from tests.own_network import OWN_NETWORK
 
 NOISE = [{"name": "gaussian", "unit": "raw"}]
 # every penalty, with the bottleneck and the release that it needs or is usually given
@@ -39,29 +40,16 @@ RELEASES["chain"] = [{"name": "clip"}, {"name": "gaussian"}, {"name": "topk", "k
 CLASSES, BATCH = 2, 8
 VOCABULARY, LENGTH = 23, 5
 
-FOREIGN = """
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, classes, shape):
-        super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(shape[0], 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
-        self.skip = nn.Conv2d(4, 4, 1)
-        self.fc = nn.Linear(4 * 6 * 6, classes)
-
-    def forward(self, x):
-        x = self.features(x)
-        x = F.relu(x + self.skip(x))
-        return self.fc(x.view(x.size(0), -1))
-
+FOREIGN = (
+    OWN_NETWORK
+    + """
 class Untraceable(Net):
     def forward(self, x):
         x = self.features(x)
         x = F.relu(x + self.skip(x))
         return self.fc(x.flatten(1)) if x.shape[0] > 0 else x
 """
+)
 SHAPES = {"mlp": (10,), "vgg16": (3, 32, 32), "vgg16-bn": (3, 32, 32), "gpt2-tiny": (LENGTH,)}
 NETWORKS = ("lenet", "vgg16", "vgg16-bn", "mlp", "foreign", "untraceable", "gpt2-tiny")
 
