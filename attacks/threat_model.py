@@ -21,7 +21,7 @@ from sweetspot.options import Declared
 from sweetspot.registries import ATTACKS as ATTACKS
 from sweetspot.registry import is_users_own
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import BUDGETS
+from sweetspot.runs.choices import BUDGETS
 
 SHARE_OF_DEVICE = "SWEETSPOT_SHARE_OF_DEVICE"  # set by a sweep: the part of a GPU, or of the machine, that a run has
 

@@ -25,7 +25,7 @@ from sweetspot.evaluations.case import CLIENT
 from sweetspot.evaluations.images import data_of
 from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.metrics.similarity import ssim
-from sweetspot.runs.config import BUDGETS
+from sweetspot.runs.choices import BUDGETS
 from sweetspot.runs.environment import pick_device, reproducible
 from sweetspot.runs.folder import Run
 

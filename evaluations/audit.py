@@ -47,9 +47,10 @@ from sweetspot.lightning_modules.separability import separability
 from sweetspot.lightning_modules.utility import utility_of
 from sweetspot.reports.audits import audit_html, audit_text
 from sweetspot.reports.page import write_page
-from sweetspot.runs.config import AttackConfig, short
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.environment import environment, pick_device, reproducible
 from sweetspot.runs.folder import Run
+from sweetspot.runs.identity import short
 
 RANK_ZERO = "lightning.pytorch.utilities.rank_zero"  # the logger that Lightning's banners come from
 HEADLINES = ("ssim", "mcs", "mse")  # by which of them a leak is summed up: the first that was measured

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweetspot.errors import UserError
-from sweetspot.runs.config import AttackConfig, not_identity, standardising
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.fields import not_identity
+from sweetspot.runs.standardise import standardising
 
 
 @dataclass

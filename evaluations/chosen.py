@@ -11,7 +11,8 @@ from sweetspot.attacks import ATTACKS, Attack
 from sweetspot.attacks.threat_model import key_of
 from sweetspot.errors import UserError, check_one_of, meant
 from sweetspot.registry import is_users_own
-from sweetspot.runs.config import POLICIES, AttackConfig
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.choices import POLICIES
 
 FLOORS = tuple(name for name in ATTACKS if ATTACKS[name].is_floor)  # run beside every attack
 

@@ -13,7 +13,7 @@ from sweetspot.attacks.queries import asked_often
 from sweetspot.attacks.threat_model import device_of
 from sweetspot.datamodules.mapped import part_of
 from sweetspot.lightning_modules.defences.releases import RELEASES, Chain, Release, channel_name, channel_release
-from sweetspot.runs.config import AttackConfig
+from sweetspot.runs.attack_config import AttackConfig
 
 UNIT_INPUTS = 2000  # training inputs from which the unit of noise is measured
 KINDS = ("channels", "queries", "attacker_data")  # where the record of an attack keeps what came back under a condition

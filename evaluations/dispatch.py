@@ -8,7 +8,7 @@ from sweetspot.errors import UserError
 from sweetspot.evaluations.chosen import attack_keys, check_asked
 from sweetspot.evaluations.images import evaluate_images, images_attacked, images_scored
 from sweetspot.evaluations.text import evaluate_text, text_attacked
-from sweetspot.runs.config import AttackConfig
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.folder import Run
 
 

@@ -17,7 +17,7 @@ from sweetspot.datamodules.tensors import scaled
 from sweetspot.errors import UserError, first_line
 from sweetspot.lightning_modules.defences.releases import Chain, Release
 from sweetspot.lightning_modules.drawing import draws_from
-from sweetspot.runs.config import LEAST_DATA
+from sweetspot.runs.choices import LEAST_DATA
 
 TRIED = 2  # inputs that a network is tried on before anything else is done with it
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.files import check_figure, check_writable
-from sweetspot.runs.config import BIAS, LOSSES, SOURCES, SUBSPACES
+from sweetspot.runs.choices import BIAS, LOSSES, SOURCES, SUBSPACES
 
 if TYPE_CHECKING:
     from sweetspot.attacks.gradients.activations import Activation

@@ -22,7 +22,8 @@ from sweetspot.datamodules.tensors import scaled
 from sweetspot.errors import UserError
 from sweetspot.evaluations.gradient_config import BATCH, DIM, SCOPE, GradientConfig
 from sweetspot.metrics.gradients import BatchScore, batch_score
-from sweetspot.runs.config import LOSSES, root_of
+from sweetspot.runs.choices import LOSSES
+from sweetspot.runs.config import root_of
 from sweetspot.runs.environment import environment, pick_device
 from sweetspot.runs.tensor_files import load_tensors
 

@@ -20,18 +20,20 @@ from sweetspot.errors import UserError
 from sweetspot.evaluations.case import Case
 from sweetspot.evaluations.case import is_random as is_random_victim
 from sweetspot.evaluations.chosen import chosen_attacks, suite_of
+from sweetspot.evaluations.classifier import independent_classifier
 from sweetspot.evaluations.conditions import KINDS, Condition, conditions_of, is_random
 from sweetspot.evaluations.evidence import GALLERY_FORMAT, add_cost, add_identity, add_leaks, has_identity, warnings_of
 from sweetspot.evaluations.store import FolderStore, Pictures, Store
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.utility import utility_of
-from sweetspot.metrics.classifier import independent_classifier
 from sweetspot.metrics.perceptual import perceptual_network
 from sweetspot.metrics.scoring import Scorer
 from sweetspot.metrics.summary import BESIDE, FLOORS, GALLERY, common_inputs, scored
 from sweetspot.reports.tables import attack_line
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import BUDGETS, AttackConfig, root_of
+from sweetspot.runs.choices import BUDGETS
+from sweetspot.runs.config import root_of
 from sweetspot.runs.environment import pick_device, reproducible
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data

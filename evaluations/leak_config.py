@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.files import check_figure, check_writable
-from sweetspot.runs.config import DTYPES, OPERATING_POINTS, POLICIES, PREPARE, TEXT_LOSSES
+from sweetspot.runs.choices import DTYPES, OPERATING_POINTS, POLICIES, PREPARE, TEXT_LOSSES
 
 
 @dataclass

@@ -18,7 +18,8 @@ from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign, lo
 from sweetspot.lightning_modules.networks.split import Standardise, built, find_cut
 from sweetspot.lightning_modules.networks.splitting import split
 from sweetspot.registry import is_users_own
-from sweetspot.runs.config import TrainConfig, pixels_by, root_of
+from sweetspot.runs.config import TrainConfig, root_of
+from sweetspot.runs.standardise import pixels_by
 
 EXAMPLES = 2  # inputs by which both parts of a cut model are compared with the whole
 

@@ -12,7 +12,7 @@ from sweetspot.evaluations.dispatch import check_attacks_fit, evaluate, found_do
 from sweetspot.reports.gathering import Gathered, is_run, walk
 from sweetspot.reports.tables import attacks_table
 from sweetspot.reports.text_figures import frontier_figure
-from sweetspot.runs.config import AttackConfig
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.environment import pick_device
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import matching_vanilla

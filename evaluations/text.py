@@ -44,8 +44,9 @@ from sweetspot.metrics.text import exact_match, similarity, token_accuracy
 from sweetspot.reports.tables import attack_line
 from sweetspot.reports.text_figures import observations_figure
 from sweetspot.reports.text_samples import write_samples
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import TEXT_CHANNELS, AttackConfig
+from sweetspot.runs.choices import TEXT_CHANNELS
 from sweetspot.runs.environment import environment, pick_device, reproducible
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data

@@ -271,8 +271,8 @@ class SplitModule(lightning.LightningModule):
         common = {
             "lr": options["lr"],
             "weight_decay": options["weight_decay"],
-            # one call a step, not a loop over the parameters; beside fp16's scaler it would rule out gradient clipping
-            "fused": self.trainer.precision != "16-mixed",
+            # one call a step, not a loop; in mixed precision Lightning refuses to clip gradients beside it
+            "fused": not str(self.trainer.precision).endswith("-mixed"),
         }
         optimiser: torch.optim.Optimizer
         every = [*self.network.parameters(), *self.defence.trained_with_the_network()]

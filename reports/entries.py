@@ -24,7 +24,9 @@ from sweetspot.reports.criteria import COSTS
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.records import attack_records, channels_of, worst_record
 from sweetspot.reports.tables import counted, describe_defence
-from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, TrainConfig
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.fields import FLAG_NAMES
+from sweetspot.runs.identity import CAME_LATER
 from sweetspot.runs.matching import is_vanilla, without_defence
 
 ERRORS = 2  # standard errors that an entry states

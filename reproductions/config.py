@@ -8,7 +8,7 @@ from pathlib import Path
 from sweetspot.errors import UserError
 from sweetspot.files import check_figure, check_writable
 from sweetspot.reproductions.base import Asked
-from sweetspot.runs.config import check_types
+from sweetspot.runs.fields import check_types
 from sweetspot.sweeps.config import SweepConfig
 
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from sweetspot.errors import UserError
 from sweetspot.registries import PENALTIES
-from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.experiments import FOLDER as EXPERIMENTS
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.runs.folder import Run, read_json
+from sweetspot.runs.identity import CAME_LATER, RESULT_CHANGING
 from sweetspot.runs.yaml_files import read_yaml
 
 FOLDER = "reproductions"  # below --out: results of computations, pictures

@@ -25,8 +25,10 @@ from sweetspot.errors import UserError, first_line, meant
 from sweetspot.options import Option
 from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import Registry, is_users_own
-from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, AttackConfig, TrainConfig, chained
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.config import TRAINER_DEFAULTS, TrainConfig, chained
 from sweetspot.runs.experiments import experiment, runs_shipped, shipped
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.runs.help_layout import EXAMPLES, HelpLayout, placeholder
 from sweetspot.runs.signals import sigterm_as_ctrl_c
 from sweetspot.runs.trainer_flags import trainer_flags

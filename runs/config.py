@@ -1,4 +1,4 @@
-"""TrainConfig: everything that defines one run, from flags and YAML files, and the name that follows from it.
+"""TrainConfig: everything that defines one run, from flags and YAML files.
 
 Parsers are built from the classes here; what needs torch is imported where a config is made, and not before.
 """
@@ -6,14 +6,9 @@ Parsers are built from the classes here; what needs torch is imported where a co
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
-import json
 import math
 import os
 import re
-import types
-import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +17,13 @@ from sweetspot.errors import UserError, check_one_of
 from sweetspot.options import options_of
 from sweetspot.registries import PENALTIES, RELEASES
 from sweetspot.registry import is_users_own
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.choices import LANGUAGE_MODELS, LARGEST_SIZE, LEAST_SIZE, PARTNERS, SCHEDULES, TRAINED
+from sweetspot.runs.fields import not_identity
+from sweetspot.runs.identity import ONCE_FIELDS, identity_of, run_name
+from sweetspot.runs.standardise import standardising
 
 if TYPE_CHECKING:
-    from sweetspot.datamodules import TensorDataModule
     from sweetspot.lightning_modules.defences import Part, Penalty
 
 TRAINER_DEFAULTS: dict[str, Any] = {
@@ -32,56 +31,6 @@ TRAINER_DEFAULTS: dict[str, Any] = {
     "num_sanity_val_steps": 0,
     "deterministic": "warn",  # same seed, same machine: same weights, also on a GPU
 }
-# the Trainer's arguments that change what comes out, and so belong to a run's identity
-RESULT_CHANGING: tuple[str, ...] = (
-    "precision",
-    "accumulate_grad_batches",
-    "gradient_clip_val",
-    "gradient_clip_algorithm",
-    "devices",
-    "num_nodes",
-)
-RESULT_CHANGING += (
-    "limit_train_batches",
-    "max_steps",
-    "min_epochs",
-    "min_steps",
-    "max_time",
-    "overfit_batches",
-    "fast_dev_run",
-    "sync_batchnorm",
-)
-
-BUDGETS = ("fast", "normal", "thorough")
-POLICIES = ("hybrid", "single-commit", "sipit")  # of the attack on text
-OPERATING_POINTS = ("fast", "baseline", "high-accuracy")  # of single-commit
-TEXT_LOSSES = ("paper", "scaled")  # of single-commit
-PREPARE = ("auto", "full", "none")  # what hybrid learns of a model first
-LEAST_DATA = 20  # inputs of an attacker's own: fewer teach nothing
-TEXT_CHANNELS = ("fp16", "int8", "0.1", "0.3", "1")  # tried on text where no others are named
-DTYPES = ("fp32", "fp16", "bf16", "int8")  # in which hidden states are sent
-SOURCES = ("w", "a")  # of the attack on a gradient: the part of it that its tensor stage takes the moments of,
-SUBSPACES = ("span", "moment")  # where that stage works,
-LOSSES = ("half-sum", "sum", "mean")  # what the client minimised: ½·Σ(f − y)², Σ(f − y)², Σ(f − y)² / B,
-BIAS = 30.0  # and Remark 1: large against labels and outputs, so that all residues have one sign and a like size
-
-FLAG_NAMES = {"lam": "lambda"}  # what Python cannot call a field
-CAME_LATER: dict[str, Any] = {"optimiser": "sgd", "length": 64, "vocabulary": 4096, "bottleneck": None, "release": []}
-CAME_LATER |= {
-    "augment": [],
-    "image_size": 0,
-    "weights": None,
-    "standardise": [],
-    "train": "all",
-    "schedule": "constant",
-}
-ONCE_FIELDS = {"beta": 0.0, "family": "inverse", "epsilon": 1e-6, "normalise": True}
-LANGUAGE_MODELS = ("gpt2", "smollm2")
-SCHEDULES = ("constant", "cosine")  # of the learning rate
-TRAINED = ("all", "head")  # which weights of a language model are trained
-PARTNERS = 8  # others of the batch that the penalty of a language model compares each position with
-LEAST_SIZE, LARGEST_SIZE = 8, 4096  # of a square image, in pixels
-FORMAT = 1  # raised when the same config begins to mean another network: old runs are then not taken for new ones
 
 
 def plain(trainer: dict[str, Any]) -> dict[str, Any]:
@@ -105,121 +54,6 @@ def plain(trainer: dict[str, Any]) -> dict[str, Any]:
 def root_of(data_root: str | None) -> Path:
     """Where datasets lie: what was given, else $SWEETSPOT_DATA, else data/."""
     return Path(data_root or os.environ.get("SWEETSPOT_DATA") or "data")
-
-
-def is_level(text: str) -> bool:
-    """Whether a text is a positive number, as a noise level must be."""
-    try:
-        return 0 < float(text) < math.inf
-    except ValueError:
-        return False
-
-
-def not_identity(default: Any) -> Any:
-    """A field that says where or how a run is made, not what it is: two runs that differ only here are the same run."""
-    if isinstance(default, dict | list):
-        return field(default_factory=lambda: default.copy(), metadata={"identity": False})
-    return field(default=default, metadata={"identity": False})
-
-
-def check_types(config: Any) -> None:
-    """Refuse what a YAML file can say and a flag cannot, such as `epochs: null`; whole numbers pass for floats."""
-    for name, hint in typing.get_type_hints(type(config)).items():
-        flag, value = FLAG_NAMES.get(name, name).replace("_", "-"), getattr(config, name)
-        if hint in (float, float | None) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-            setattr(config, name, value)
-        allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (typing.get_origin(hint) or hint,)
-        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-            raise UserError(
-                f"--{flag} must be {hint if isinstance(hint, types.UnionType) else hint.__name__}; got {value!r}"
-            )
-
-
-@dataclass
-class AttackConfig:
-    """How a run is attacked. Which attacks there are is known to `evaluations.chosen`, which also checks their names.
-
-    Args:
-        attacks: standard, the suite with a version; for images whitebox (all its recipes), decoder (the adaptive
-            one), refined and positions, for text text; one alone, such as decoder/paper or text/sipit; or your own as
-            path/to/file.py:Class. none attacks nothing. What the label alone gives away (prototype, label) and who has
-            the true input in a gallery are always beside them.
-        recipe: paper, no-data (an attacker without any inputs of its own) or adaptive, or several: the recipes of all
-            attacks that are named without one. Not given: those that --attacks says.
-        samples: how many test images or vectors are attacked.
-        budget: what the adaptive attacker spends: fast, normal or thorough.
-        attack_seed: what the attacks draw follows from it; default: the run's own seed.
-        policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
-        operating_point: of single-commit: fast, baseline or high-accuracy.
-        beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
-        text_loss: of single-commit: paper, the plain MSE, or scaled, each coordinate by its spread over the training
-            text: for models whose states have a few huge coordinates.
-        prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
-        observe: whether loss curves and rank trajectories of text are recorded; false saves a little time.
-        draws: of a random release, how many times every input is released and attacked; figures are means over them.
-        queries: how many answers for the same input the attacker averages, or several such numbers, each tried beside
-            one answer.
-        attacker_data: how many inputs of its own the attacker has, several such numbers or all, each tried beside all:
-            where more still help, a figure is a lower bound.
-        channels: what may happen to what is released on its way, each tried beside the exact one: fp16, bf16 or int8,
-            or a number, Gaussian noise as a fraction of the root mean square of what is released (of text without
-            first positions); fp32 alone for none. Not given: for text fp16 int8 0.1 0.3 1, for images none.
-        device: where the attacks run: auto, cpu, cuda, cuda:1, …
-        attack_options: of the attacks, by name; what is not given has its default.
-    """
-
-    attacks: list[str] = not_identity(["standard"])
-    recipe: list[str] = not_identity([])
-    samples: int = not_identity(100)
-    budget: str = not_identity("normal")
-    attack_seed: int | None = not_identity(None)
-    policy: list[str] = not_identity(["hybrid"])
-    operating_point: str = not_identity("baseline")
-    beam: int = not_identity(8)
-    text_loss: str = not_identity("paper")
-    prompts: int = not_identity(100)
-    observe: bool = not_identity(True)
-    draws: int = not_identity(1)
-    queries: list[int] = not_identity([1])
-    attacker_data: list[str] = not_identity(["all"])
-    channels: list[str] = not_identity([])
-    device: str = not_identity("auto")
-    attack_options: dict[str, Any] = not_identity({})
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_one_of("--budget", self.budget, BUDGETS)
-        counts = (("samples", self.samples), ("prompts", self.prompts), ("draws", self.draws), ("beam", self.beam))
-        for flag, count in (*counts, *(("queries", each) for each in self.queries)):
-            if count < 1:
-                raise UserError(f"--{flag} must be at least 1; got {count}")
-        for each in self.attacker_data:
-            if each != "all" and not (each.isdecimal() and int(each) >= LEAST_DATA):
-                raise UserError(f"--attacker-data must be all, or whole numbers of at least {LEAST_DATA}; got {each}")
-        if self.attack_seed is not None and not 0 <= self.attack_seed < 2**32:
-            raise UserError(f"--attack-seed must be at least 0 and below 2³²; got {self.attack_seed}")
-        self.check_text()
-
-    def check_text(self) -> None:
-        """Refuse what no attack on text can mean."""
-        if not self.policy or any(name not in POLICIES for name in self.policy):
-            raise UserError(f"--policy must be of {', '.join(POLICIES)}; got {' '.join(self.policy) or 'none'}")
-        check_one_of("--operating-point", self.operating_point, OPERATING_POINTS)
-        check_one_of("--text-loss", self.text_loss, TEXT_LOSSES)
-        for name in self.channels:
-            if name not in DTYPES and not is_level(name):
-                raise UserError(f"--channels must be of {', '.join(DTYPES)}, or positive noise levels; got {name}")
-
-    def text_policies(self) -> list[str]:
-        """The policies that are asked for.
-
-        Example:
-            >>> AttackConfig().text_policies(), AttackConfig(attacks=["text/sipit"]).text_policies()
-            (['hybrid'], ['sipit'])
-        """
-        asked = self.policy if {"text", "standard"} & set(self.attacks) else []
-        return [policy for policy in POLICIES if policy in asked or f"text/{policy}" in self.attacks]
 
 
 @dataclass
@@ -517,134 +351,17 @@ class TrainConfig(AttackConfig):
         }
 
     def identity(self, data_name: str, data_source: str, data_identity: str = "") -> dict[str, Any]:
-        """What makes this run this run, with the data it really uses and the Trainer arguments that change a result.
-
-        Args:
-            data_name: of the data.
-            data_source: where they came from; of older records a hash of the data stands at its end.
-            data_identity: a hash of the data; empty where their name says what they are.
-        """
-        chosen = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("identity", True)}
-        for name, default in CAME_LATER.items():  # runs from before have the same name as ever
-            if chosen[name] == default:
-                del chosen[name]
-        del chosen["options"]
-        if self.weights is not None:
-            chosen["weights"] = digest_of(self.weights)
-        if self.release:
-            chosen["release"] = self.release_record()
-        options = self.defence_options()
-        if self.is_language and options.get("partners") == PARTNERS:
-            del options["partners"]
-        # these four once were fields of every run
-        chosen |= {name: options.pop(name, default) for name, default in ONCE_FIELDS.items()}
-        if options:
-            chosen["options"] = options
-        # a file is known by its content, a dataset of torchvision by its name, wherever it was found
-        content = data_identity or data_source.partition("sha256 ")[2] or data_name
-        trainer = {name: self.trainer[name] for name in RESULT_CHANGING if name in self.trainer}
-        return {**chosen, "dataset": content, "cut": str(self.cut), "trainer": trainer, "format": FORMAT}
+        """What makes this run this run; see `runs.identity.identity_of`."""
+        return identity_of(self, data_name, data_source, data_identity)
 
     def run_name(self, data_name: str, data_source: str, data_identity: str = "") -> str:
-        """A readable prefix and a hash of the resolved config: `mnist-lenet-mixcon-l1-b0.0001-s0-1f2e3d4c`."""
-        identity = json.dumps(self.identity(data_name, data_source, data_identity), sort_keys=True, default=str)
-        parts = [data_name, short_network(self.network), *self.defence_in_name()]
-        return "-".join([*parts, f"s{self.seed}", hashlib.sha256(identity.encode()).hexdigest()[:8]])
-
-    def defence_in_name(self) -> list[str]:
-        """The parts of the defence as a folder's name has them: `compress l0.01 k120-16 gaussian1`."""
-        if self.is_vanilla:
-            return ["vanilla"]
-        parts = []
-        if self.defence != "none":
-            parts += [short(self.penalty.name), f"l{self.weight:g}"]
-            if self.defence == "mixcon":
-                parts.append(f"b{self.defence_options()['beta']:g}")
-        if self.bottleneck is not None:
-            parts.append(f"k{self.bottleneck}")
-        for each in self.release_record():
-            first = next((value for name, value in each.items() if name not in ("name", "unit", "ramp")), "")
-            parts.append(short(each["name"]) + (f"{first:g}" if isinstance(first, int | float) else ""))
-        return parts
+        """The name of its folder; see `runs.identity.run_name`."""
+        return run_name(self, data_name, data_source, data_identity)
 
     @property
     def is_vanilla(self) -> bool:
         """Whether nothing defends it."""
         return self.defence == "none" and self.bottleneck is None and not self.release
-
-
-def standardising(texts: list[str]) -> tuple[list[float], list[float]] | None:
-    """The mean and the standard deviation that `--standardise` gives, by channel or one for all; None: it gives none.
-
-    Example:
-        >>> standardising(["0.5", "0.2,0.3,0.4"]), standardising(["none"])
-        (([0.5], [0.2, 0.3, 0.4]), None)
-    """
-    if texts in ([], ["data"], ["none"]):
-        return None
-    try:
-        mean, std = ([float(number) for number in text.split(",")] for text in texts)
-    except ValueError:
-        mean, std = [], []
-    if not mean or not all(map(math.isfinite, [*mean, *std])) or min(std) <= 0 or len({1, len(mean), len(std)}) > 2:
-        raise UserError(
-            f"--standardise must be data, none, or a mean and a positive standard deviation, one number each or one a "
-            f"channel joined by commas; got {' '.join(texts)}"
-        )
-    return mean, std
-
-
-def pixels_by(texts: list[str], data: TensorDataModule) -> dict[str, list[float]] | None:
-    """Mean and standard deviation by channel that `--standardise` asks for; None for none, and for what is no image.
-
-    Args:
-        texts: data, none, or a mean and a standard deviation.
-        data: whose inputs are scaled.
-    """
-    given = standardising(texts)
-    if given is None:
-        return data.pixels() if texts == ["data"] else None
-    if len(data.shape) != 3:
-        raise UserError(f"--standardise scales images, and {data.arrays.name} has none")
-    channels = data.shape[0]
-    if any(len(each) not in (1, channels) for each in given):
-        raise UserError(
-            f"--standardise must have one number, or one for each of {channels} channels; got {' '.join(texts)}"
-        )
-    mean, std = (each * channels if len(each) == 1 else each for each in given)
-    return {"mean": mean, "std": std}
-
-
-def digest_of(file: str) -> str:
-    """The SHA-256 of a file: it is known by its content, wherever it lies."""
-    try:
-        state = os.stat(file)
-        return digest_at(file, state.st_mtime_ns, state.st_size)
-    except OSError as error:
-        raise UserError(f"--weights {file} cannot be read ({error.strerror})") from error
-
-
-@functools.lru_cache(maxsize=64)
-def digest_at(file: str, _changed: int, _size: int) -> str:
-    """The same, read once as long as the file stays as it is."""
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def short_network(name: str) -> str:
-    """A network in the name of a folder: a model's folder by its name, one that is not ours without its source.
-
-    Example:
-        >>> short_network("torchvision:resnet18"), short_network("nets/my_model.py:build"), short_network("lenet")
-        ('resnet18', 'my_model.build', 'lenet')
-    """
-    from sweetspot.lightning_modules.networks.foreign import is_code, is_foreign
-
-    if not is_foreign(name):
-        return Path(name).name
-    source, _, wanted = name.partition(":")
-    parts = [Path(source).name.removesuffix(".py").rpartition(".")[2], wanted] if is_code(name) else [wanted]
-    return re.sub(r"[^\w.-]", "-", ".".join(parts))
 
 
 def chained(text: str) -> list[str]:
@@ -682,13 +399,3 @@ def means_nothing(flag: str, chosen: str) -> str:
     others = [part.name for part in known if flag.replace("-", "_") in part.options]
     owners = f"it belongs to {', '.join(others)}" if others else "no part has it"
     return f"--{flag} means nothing for {chosen}: {owners}"
-
-
-def short(name: str) -> str:
-    """A part's name in the name of a folder; of a user's own the class.
-
-    Example:
-        >>> short("mixcon"), short("my/defences.py:Shuffle")
-        ('mixcon', 'Shuffle')
-    """
-    return name.rpartition(":")[2]

@@ -7,8 +7,10 @@ from typing import Any
 
 from sweetspot.datamodules.tensors import TensorDataModule
 from sweetspot.errors import UserError
-from sweetspot.runs.config import CAME_LATER, FLAG_NAMES, RESULT_CHANGING, TrainConfig
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.runs.folder import Run
+from sweetspot.runs.identity import CAME_LATER, RESULT_CHANGING
 
 OF_THE_DEFENCE = {"lambda", "defence", "bottleneck", "release", "options"}
 

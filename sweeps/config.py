@@ -9,7 +9,7 @@ from typing import Any
 from sweetspot.errors import UserError
 from sweetspot.reports.criteria import check_max_drop, check_metric
 from sweetspot.runs.command_line import spelled
-from sweetspot.runs.config import check_types
+from sweetspot.runs.fields import check_types
 from sweetspot.sweeps.axes import Grid, Range
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from sweetspot.errors import UnfitError, UserError
 from sweetspot.lightning_modules.defences import PENALTIES, RELEASES, Part
 from sweetspot.runs.command_line import spelled
-from sweetspot.runs.config import FLAG_NAMES, TrainConfig, chained, implied_release, means_nothing
+from sweetspot.runs.config import TrainConfig, chained, implied_release, means_nothing
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.sweeps.axes import FIELDS, Axis, Grid, Range
 
 PAPER: dict[str, list[float]] = {  # MixCon's own grid, Figures 3 and 4

@@ -18,7 +18,8 @@ from sweetspot.evaluations.dispatch import attacked_already
 from sweetspot.lightning_modules.networks.foreign import is_foreign
 from sweetspot.reports.gathering import read_whole
 from sweetspot.reports.tables import describe_defence
-from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.runs.folder import Run
 
 ROOM = 50e6  # bytes that must be free on the disk, besides those of the runs

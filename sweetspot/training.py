@@ -39,10 +39,13 @@ from sweetspot.progress import duration
 from sweetspot.reports.figures import representations_figure, training_curve
 from sweetspot.reports.tables import cuts_table, describe_defence, in_short
 from sweetspot.runs.checkpoints import SafeCheckpointIO, check_resumable, resuming
-from sweetspot.runs.config import FLAG_NAMES, TRAINER_DEFAULTS, TrainConfig, digest_of, pixels_by
+from sweetspot.runs.config import TRAINER_DEFAULTS, TrainConfig
 from sweetspot.runs.environment import environment, leave_new_memory_alone, pick_device
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.runs.folder import Run
+from sweetspot.runs.identity import digest_of
 from sweetspot.runs.signals import hear_sigterm
+from sweetspot.runs.standardise import pixels_by
 
 SIZED = 16  # blocks of text that the usual size of a language model's states is measured on
 

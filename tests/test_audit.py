@@ -35,8 +35,9 @@ from sweetspot.lightning_modules.networks.foreign import load_model
 from sweetspot.lightning_modules.networks.split import Standardise
 from sweetspot.registry import load_file
 from sweetspot.reports.page import write_report
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train
 from tests.conftest import refused_by

@@ -33,8 +33,9 @@ from sweetspot.evaluations.dispatch import attacked_already, evaluate
 from sweetspot.metrics.perceptual import psim
 from sweetspot.metrics.similarity import ssim
 from sweetspot.metrics.summary import BESIDE
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_checkpoint
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import train
 from tests.conftest import refused_by

@@ -13,7 +13,8 @@ from sweetspot.commands.evaluate import main
 from sweetspot.evaluations.dispatch import attacked_already
 from sweetspot.evaluations.evidence import add_leaks, warnings_of
 from sweetspot.reports.page import write_report
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from tests.conftest import refused_by
 from tests.weak_attacks import weaken

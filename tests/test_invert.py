@@ -22,8 +22,9 @@ from sweetspot.evaluations.dispatch import evaluate
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.lightning_modules.split_module import SplitModule
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_checkpoint, load_module
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import build_language, train
 from tests.attacks.text.conftest import Rotation

@@ -38,7 +38,7 @@ def weaken(patch: pytest.MonkeyPatch, with_lpips: bool = True) -> None:
     patch.setattr(images, "perceptual_network", random_lpips)
     shrink_decoders(patch, hidden=32, coarse=8)
     patch.setattr("sweetspot.attacks.whitebox.PAPER_STEPS", 5)
-    patch.setattr("sweetspot.metrics.classifier.STEPS", 5)
+    patch.setattr("sweetspot.evaluations.classifier.STEPS", 5)
     patch.setitem(OPERATING_POINTS, "fast", {"loop": InnerLoop(steps=30), "candidates": 20})
     for budget in STEPS:
         patch.setitem(STEPS, budget, 5)

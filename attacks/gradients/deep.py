@@ -19,7 +19,7 @@ from sweetspot.attacks.gradients.activations import Activation, Function, as_act
 from sweetspot.attacks.gradients.federated import Gradient, Weights, chosen_weights
 from sweetspot.attacks.gradients.reconstruct import Recovered, reconstruct
 from sweetspot.errors import UserError
-from sweetspot.runs.config import BIAS
+from sweetspot.runs.choices import BIAS
 
 REACH = 20.0  # |x| up to which tanh and sigmoid are undone: beyond, they are 1 in double precision
 HALVINGS = 80  # of that interval: down to rounding

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sweetspot.attacks.gradients.activations import Activation
 from sweetspot.errors import UserError
-from sweetspot.runs.config import BIAS
+from sweetspot.runs.choices import BIAS
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from sweetspot.attacks.gradients.federated import Gradient, Weights
 from sweetspot.attacks.gradients.hermite import polynomial
 from sweetspot.errors import UserError
-from sweetspot.runs.config import SOURCES
+from sweetspot.runs.choices import SOURCES
 
 FEW = 64  # fewer than the projections that a joint diagonalisation takes
 FEATURES = 0.1  # a control variate may have this fraction of m as parameters: more would fit the noise

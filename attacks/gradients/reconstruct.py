@@ -32,7 +32,7 @@ from sweetspot.attacks.gradients.polish import joint, signed
 from sweetspot.attacks.gradients.refinement import completed, refined, reported_entries
 from sweetspot.attacks.gradients.subspace import Span, moment_subspace, row_span
 from sweetspot.errors import UserError, check_one_of
-from sweetspot.runs.config import LOSSES, SOURCES, SUBSPACES
+from sweetspot.runs.choices import LOSSES, SOURCES, SUBSPACES
 
 EXACT = 1e-8  # a relative gradient residual that only the true batch reaches
 EXACT_LABEL = 1e-4  # how far an exact label may be from what it should be

@@ -13,7 +13,7 @@ from sweetspot.attacks.text.probe import states_and_tokens
 from sweetspot.errors import UserError, check_one_of
 from sweetspot.lightning_modules.defences.releases import channel_name, channel_release
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
-from sweetspot.runs.config import DTYPES
+from sweetspot.runs.choices import DTYPES
 
 UNIT_SEQUENCES = 32  # of some text, from which the unit of noise is measured
 

@@ -19,7 +19,7 @@ from sweetspot.attacks.text.probe import OPENINGS, RANDOM_SHARE
 from sweetspot.errors import check_one_of
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.progress import WORTH_SAYING, duration
-from sweetspot.runs.config import PREPARE
+from sweetspot.runs.choices import PREPARE
 
 OWN_PER_TOKEN = 50  # tokens of own text for each to recover: about what a probe of more text saves it in trials
 LEAST_OWN = 4000  # below, a linear map of several hundred entries is not determined

@@ -11,8 +11,8 @@ import sys
 
 from sweetspot.registries import ATTACKS
 from sweetspot.registry import load_code
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.command_line import ScriptParser, add_attacks, add_options, run_command, script_parser
-from sweetspot.runs.config import AttackConfig
 
 EXAMPLES = """\
   python evaluate.py checkpoints/mnist-*                                            the standard suite on 100 images

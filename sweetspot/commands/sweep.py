@@ -29,7 +29,8 @@ from sweetspot.runs.command_line import (
     script_parser,
     standing_in,
 )
-from sweetspot.runs.config import FLAG_NAMES, TrainConfig
+from sweetspot.runs.config import TrainConfig
+from sweetspot.runs.fields import FLAG_NAMES
 from sweetspot.sweeps.axes import FIELDS, grid_of
 from sweetspot.sweeps.config import SweepConfig
 

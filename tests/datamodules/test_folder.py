@@ -21,7 +21,8 @@ from sweetspot.datamodules import TensorDataModule, hub, image_cache, load
 from sweetspot.datamodules.mapped import MappedImages
 from sweetspot.errors import UserError
 from sweetspot.evaluations.images import evaluate_images
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.attack_config import AttackConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.runs.matching import check_same_data
 from sweetspot.training import train
@@ -316,7 +317,7 @@ def test_a_run_on_a_folder_is_trained_and_attacked_as_on_arrays(
     chosen = AttackConfig(attacks=["whitebox/paper"], samples=3, budget="fast", device="cpu")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("sweetspot.evaluations.images.perceptual_or_none", lambda device: None)
-        patched.setattr("sweetspot.metrics.classifier.STEPS", 2)
+        patched.setattr("sweetspot.evaluations.classifier.STEPS", 2)
         patched.setattr("sweetspot.attacks.label.STEPS", {"fast": 2})
         attacked = evaluate_images(run, chosen)
     assert {"whitebox/paper", "prototype", "label"} <= attacked["attacks"].keys()

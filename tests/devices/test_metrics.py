@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-import sweetspot.metrics.classifier as classifier
+import sweetspot.evaluations.classifier as classifier
 from sweetspot.lightning_modules.defences.releases import Chain, Clip, Gaussian
 from sweetspot.lightning_modules.separability import separability
 from sweetspot.lightning_modules.utility import measure_utility, representations_of_tests

@@ -24,8 +24,9 @@ from sweetspot.datamodules.tokens import TextTokenizer
 from sweetspot.evaluations.dispatch import evaluate
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.utility import measure_utility
+from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.checkpoints import load_module
-from sweetspot.runs.config import AttackConfig, TrainConfig
+from sweetspot.runs.config import TrainConfig
 from sweetspot.runs.folder import Run
 from sweetspot.training import build_language, train
 from tests.attacks.text.conftest import Rotation

@@ -12,7 +12,7 @@ from sweetspot.datamodules.torchvision_sets import SETS
 from sweetspot.reproductions import LEFT_OUT, REPRODUCTIONS, Asked
 from sweetspot.reproductions.needs import LAYOUTS, TrainedRun
 from sweetspot.reproductions.verdict import Within
-from sweetspot.runs.config import FLAG_NAMES
+from sweetspot.runs.fields import FLAG_NAMES
 
 PUBLISHED = (
     *(f"mixcon/table-{n}" for n in range(1, 6)),

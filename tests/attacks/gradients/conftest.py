@@ -10,7 +10,7 @@ from torch import Tensor
 from sweetspot.attacks.gradients.activations import Activation, Function, as_activation
 from sweetspot.attacks.gradients.federated import Gradient, Weights, chosen_weights, client_gradient
 from sweetspot.attacks.gradients.moments import Observed
-from sweetspot.runs.config import BIAS
+from sweetspot.runs.choices import BIAS
 
 NAMES = ("square-cubic", "tanh", "sigmoid", "relu", "leaky-relu", "gelu", "silu", "softplus")
 
