@@ -1,7 +1,7 @@
 """What each policy recovers, and at what cost: same model, same prompts, one run; with the paper's figures as plots.
 
     python benchmarks/text_policies.py --model checkpoints/pydoc-gpt2-tiny-vanilla-… --prompts 100 --out figures
-    python benchmarks/text_policies.py --model smollm2 --layer 15 --prompts 10 --start mean --out figures
+    python benchmarks/text_policies.py --model smollm2 --layer 15 --prompts 10 --text-loss scaled --out figures
     python benchmarks/text_policies.py --model RUN --ablations --prompts 20 --out figures
     python benchmarks/text_policies.py --model RUN --ablations candidates --steps 100 --out figures
 
@@ -26,6 +26,7 @@ from torch import Tensor
 from sweetspot.attacks.text.hybrid import learned
 from sweetspot.attacks.text.inverter import Inverter
 from sweetspot.attacks.text.observations import observed
+from sweetspot.attacks.text.probe import state_spreads
 from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS, SingleCommit
@@ -38,6 +39,7 @@ from sweetspot.files import replacing
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.metrics.text import exact_match, similarity, token_accuracy
 from sweetspot.reports import text_figures as figures
+from sweetspot.runs.choices import TEXT_LOSSES
 from sweetspot.runs.command_line import run_command
 from sweetspot.runs.environment import environment, pick_device
 
@@ -67,9 +69,13 @@ class Setting:
     start: str
     steps: int
     cache: Path
+    text_loss: str
 
     def row(self, name: str) -> Inverter:
         """The inverter of a row."""
+        if name in OPERATING_POINTS and self.text_loss == "scaled":
+            spread = state_spreads(self.model, own_text(self.tokenizer), seed=0)
+            return inverter_of("single-commit", self.model, operating_point=name, spread=spread)
         if name in OPERATING_POINTS:
             return SingleCommit(self.model, **OPERATING_POINTS[name], start=self.start)
         options = learned(self.model, own_text(self.tokenizer), self.cache) if name == "hybrid" else {}
@@ -104,7 +110,9 @@ def setting_of(chosen: argparse.Namespace) -> Setting:
     prompts = first_tokens(load_text(chosen.text).test, tokenizer, chosen.length)[: chosen.prompts].to(device)
     with torch.no_grad():
         states = model.encoder(prompts)
-    return Setting(model, tokenizer, prompts.tolist(), states, chosen.start, chosen.steps, Path(chosen.out))
+    return Setting(
+        model, tokenizer, prompts.tolist(), states, chosen.start, chosen.steps, Path(chosen.out), chosen.text_loss
+    )
 
 
 def kept(path: Path, name: str, make: Any) -> dict[str, Any]:
@@ -174,6 +182,12 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--length", type=int, default=10)
     parser.add_argument("--start", default="zeros", help="of single-commit's proxies: zeros, mean, random, gaussian")
+    parser.add_argument(
+        "--text-loss",
+        choices=TEXT_LOSSES,
+        default="paper",
+        help="of single-commit's rows; scaled: each coordinate by its spread, and proxies start at the mean embedding",
+    )
     parser.add_argument("--steps", type=int, default=600, help="of the ablations: fewer make the task harder")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--ablations", nargs="*", choices=list(ABLATIONS), default=None, help="instead of the rows")
@@ -185,7 +199,8 @@ def main() -> None:
         Path(chosen.out).mkdir(parents=True, exist_ok=True)
         setting = setting_of(chosen)
         about = (
-            f"{Path(chosen.model).name}-{setting.model.cut_layer}-{len(setting.truth)}x{chosen.length}-{chosen.start}"
+            f"{Path(chosen.model).name}-{setting.model.cut_layer}-{len(setting.truth)}x{chosen.length}-"
+            f"{chosen.start if chosen.text_loss == 'paper' else chosen.text_loss}"
         )
         made_with = environment(setting.states.device, 0, 0.0)
         print(f"{about}, {chosen.text}, {made_with['device']}", flush=True)

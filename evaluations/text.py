@@ -395,7 +395,8 @@ def through(case: TextCase, channel: Channel, seed: int, beam: int = BEAM) -> di
     truth, (leaked, noise) = case.truth.tolist(), case.through(channel, seed)
     recovery = whole(case.hybrid(noise, beam, seed).invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))
-    detector, kept = observed(recovery, truth)["detector"], ("precision", "recall", "auroc", "located", "calibration")
+    detector = observed(recovery, truth)["detector"]
+    kept = ("precision", "recall", "auroc", "token_auroc", "located", "calibration")
     return {
         **scores_of(recovery.tokens, truth, case.tokenizer),
         "verified": recovery.verified_share,

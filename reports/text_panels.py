@@ -110,7 +110,13 @@ def padded(flags: Sequence[bool], length: int) -> list[bool]:
 
 def detector_of(detector: dict[str, Any]) -> list[tuple[str, str]]:
     """How well the attacker tells, without the truth, which prompts came back wrong."""
-    names = {"precision": "precision", "recall": "recall", "auroc": "AUROC", "located": "first wrong token located"}
+    names = {
+        "precision": "precision",
+        "recall": "recall",
+        "auroc": "AUROC",
+        "token_auroc": "AUROC of tokens",
+        "located": "first wrong token located",
+    }
     found = [(said, detector.get(name)) for name, said in names.items()]
     rows = [(said, f"{value:.2f}") for said, value in found if isinstance(value, int | float)]
     errors = detector.get("calibration") or {}

@@ -15,6 +15,7 @@ from torch import Tensor
 from sweetspot.attacks.text.diagnostics import (
     CATEGORIES,
     Tokens,
+    auroc,
     calibration,
     category,
     detect,
@@ -44,8 +45,8 @@ def observed(
         "detector": detector(recovery, truth, explained),
     }
     if truth is not None and recovery.probability is not None:
-        seen["reliability"] = reliability(recovery, truth)
-        seen["detector"]["calibration"] = {name: each["error"] for name, each in seen["reliability"].items()}
+        seen["reliability"], doubts = reliability(recovery, truth)
+        seen["detector"] |= doubts
     if truth is not None:
         seen["right"] = [list(ours) == list(true) for ours, true in zip(recovery.tokens, truth, strict=True)]
     if recovery.curves is not None and any(len(each) for prompt in recovery.curves for each in prompt):
@@ -67,18 +68,25 @@ def detector(recovery: Recovery, truth: Tokens | None, explained: float) -> dict
     return found if truth is None else found | dataclasses.asdict(detector_quality(detection, recovery.tokens, truth))
 
 
-def reliability(recovery: Recovery, truth: Tokens) -> dict[str, Any]:
-    """How the posterior's probabilities compare with how often they come true, of tokens and of whole prompts."""
+def reliability(recovery: Recovery, truth: Tokens) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How the posterior's probabilities compare with how often they come true, of tokens and of whole prompts.
+
+    Returns:
+        The bins of both, and for the detector: their calibration errors, and how often a wrong token is more in doubt
+        than a right one.
+    """
     assert recovery.probability is not None
     assert recovery.confidence is not None
     pairs = list(zip(recovery.tokens, truth, strict=True))
     of_tokens = [ours == true for tokens, text in pairs for ours, true in zip(tokens, text, strict=False)]
     of_prompts = [list(tokens) == list(text) for tokens, text in pairs]
     said = [each for tokens in recovery.probability for each in tokens]
-    return {
-        "token": dataclasses.asdict(calibration(said, of_tokens)),
-        "prompt": dataclasses.asdict(calibration(recovery.confidence, of_prompts)),
+    bins = {"token": calibration(said, of_tokens), "prompt": calibration(recovery.confidence, of_prompts)}
+    doubts = {
+        "token_auroc": auroc([1 - each for each in said], [not each for each in of_tokens]),
+        "calibration": {name: each.error for name, each in bins.items()},
     }
+    return {name: dataclasses.asdict(each) for name, each in bins.items()}, doubts
 
 
 def loss_curves(curves: Sequence[Sequence[Tensor]]) -> dict[str, Any]:

@@ -115,6 +115,15 @@ def test_json_gets_no_nan_and_no_infinity() -> None:
     assert (seen["detector"]["recall"], seen["detector"]["auroc"]) == (None, None)  # all right: nothing to find
 
 
+def test_wrong_tokens_are_in_doubt_and_counted_in_pairs() -> None:
+    sure = [[0.9, 0.8, 0.9], [0.95, 0.2], [0.6, 0.7, 0.1]]
+    detector = observed(recovery(probability=sure, confidence=[0.7, 0.2, 0.1]), TRUTH)["detector"]
+    right, wrong = [0.9, 0.8, 0.9, 0.95, 0.6], [0.2, 0.7, 0.1]
+    below = [w < r for w in wrong for r in right]
+    assert detector["token_auroc"] == pytest.approx(sum(below) / len(below), abs=1e-3)
+    assert detector["calibration"]["prompt"] == pytest.approx((0.3 + 0.2 + 0.1) / 3, abs=1e-3)
+
+
 def test_the_noise_of_the_channel_can_be_told_to_the_detector() -> None:
     assert observed(recovery())["detector"]["first"] == [None, 1, 1]
     assert observed(recovery(), explained=0.6)["detector"]["first"] == [None, None, 1]
