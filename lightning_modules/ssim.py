@@ -1,4 +1,8 @@
-"""SSIM as a loss: differentiable, fast, for what trains against it; scores are measured in `metrics/`."""
+"""SSIM as a loss: differentiable, fast, for what trains against it; scores are measured in `metrics/`.
+
+Own, because it is in every step: 128 images of 28 px with their gradient take 4 ms on one thread, 24 ms by kornia and
+194 ms by torchmetrics; of 32 px in colour 10, 38 and 201 ms.
+"""
 
 from __future__ import annotations
 
