@@ -34,6 +34,7 @@ from sweetspot.attacks.text.sipit import Sipit
 from sweetspot.datamodules.language import TextDataModule
 from sweetspot.datamodules.text import first_tokens, load_text
 from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.errors import UserError
 from sweetspot.evaluations.evidence import add_leaks
 from sweetspot.lightning_modules.drawing import draws_from
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
@@ -74,6 +75,7 @@ class TextCase:
         count: how many prompts are attacked.
         cache: where what hybrid learns is kept.
         known_unit: the unit of noise, where the run's record has it.
+        expecting: the language model whose prior the attacker has behind noise; None: the attacked one.
     """
 
     module: SplitModule
@@ -82,21 +84,29 @@ class TextCase:
     count: int
     cache: Path
     known_unit: float | None = None
+    expecting: SplitLanguageModel | None = None
 
     @classmethod
-    def of(cls, run: Run, results: dict[str, Any], count: int, dataset: str | None, device: torch.device) -> TextCase:
+    def of(
+        cls,
+        run: Run,
+        results: dict[str, Any],
+        count: int,
+        dataset: str | None,
+        device: torch.device,
+        prior: str | None = None,
+    ) -> TextCase:
         """The case in a run's folder."""
         module = load_module(run.checkpoint).to(device)
         tokenizer = TextTokenizer.from_json(module.hparams["language"]["tokenizer"])
         datamodule = text_of(results, tokenizer, dataset)
-        return cls(module, tokenizer, datamodule, count, run.folder, known_unit(results))
+        expecting = None if prior is None else prior_of(Run(Path(prior)), tokenizer).to(device)
+        return cls(module, tokenizer, datamodule, count, run.folder, known_unit(results), expecting)
 
     @cached_property
     def model(self) -> SplitLanguageModel:
         """The split language model as an attacker sees it, with the states that its defence releases."""
-        network = self.module.network
-        assert isinstance(network, SplitLanguageModel)
-        return as_released(network, self.module.defence.release, self.module.defence.bottleneck)
+        return released_model(self.module)
 
     @cached_property
     def prompts(self) -> Tensor:
@@ -131,6 +141,7 @@ class TextCase:
         known = learned_behind_noise(self.model, own, self.starts, noise, self.cache, self.lengths)
         # of noise of two kinds, a release's and a channel's, the sum is taken for Gaussian
         power = self.module.defence.release.power if noise == self.noise else 2.0
+        known["expecting"] = self.expecting
         return Posterior(self.model, noise, power, **known, beam=beam, seed=seed, observe=observe)
 
     def bayes(self, leaked: dict[str, tuple[Tensor, float]], beam: int) -> dict[str, dict[str, Any]]:
@@ -194,6 +205,25 @@ def text_of(results: dict[str, Any], tokenizer: TextTokenizer, dataset: str | No
     return datamodule
 
 
+def released_model(module: SplitModule) -> SplitLanguageModel:
+    """A run's split language model as it is released; all weights are shared."""
+    network = module.network
+    assert isinstance(network, SplitLanguageModel)
+    return as_released(network, module.defence.release, module.defence.bottleneck)
+
+
+def prior_of(run: Run, tokenizer: TextTokenizer) -> SplitLanguageModel:
+    """The language model of a run that the attacker trained for itself; it must have the same tokens."""
+    if not run.finished:
+        raise UserError(f"--prior {run.folder} is no finished run; train one, or leave --prior out")
+    module = load_module(run.checkpoint)
+    language = module.hparams.get("language")
+    known = language and TextTokenizer.from_json(language["tokenizer"]).backend.get_vocab()
+    if known != tokenizer.backend.get_vocab():
+        raise UserError(f"--prior {run.folder} does not have the attacked run's tokens; train one on the same text")
+    return released_model(module).eval().requires_grad_(False)
+
+
 def known_unit(results: dict[str, Any]) -> float | None:
     """The unit of noise in a run's record, None where nothing was sent through noise yet."""
     unit = results["attacks"].get("text/hybrid", {}).get("noise_unit")
@@ -213,7 +243,7 @@ def evaluate_text(run: Run, config: AttackConfig, dataset: str | None = None) ->
         return results
     device = pick_device(config.device)
     reproducible()
-    case = TextCase.of(run, results, config.prompts, dataset, device)
+    case = TextCase.of(run, results, config.prompts, dataset, device, config.prior)
     if is_new := not blind_is_done(results, config):
         results["attacks"][BLIND] = blind(case, results, config)  # written down with the first leak that it is for
         print(attack_line(BLIND, results["attacks"][BLIND]), flush=True)
@@ -306,6 +336,8 @@ def settings_of(policy: str, config: AttackConfig, seed: int) -> dict[str, Any]:
         "single-commit": {"operating_point": config.operating_point},
         "hybrid": {"beam": config.beam},
     }
+    if config.prior is not None:
+        own["hybrid"]["prior"] = Path(config.prior).resolve().name
     if config.text_loss != "paper":
         own["single-commit"]["text_loss"] = config.text_loss
     return {"policy": policy, "length": LENGTH, "seed": seed, **own.get(policy, {})}

@@ -28,6 +28,8 @@ class AttackConfig:
         policy: how text is recovered: hybrid, single-commit or sipit, or several of them.
         operating_point: of single-commit: fast, baseline or high-accuracy.
         beam: how many prefixes of a prompt hybrid keeps where the states have noise; 1 is greedy.
+        prior: a text run with the same tokenizer, whose language model tells hybrid what to expect behind noise: a
+            defended one predicts worse than what an attacker can train. Not given: the attacked model's own.
         text_loss: of single-commit: paper, the plain MSE, or scaled, each coordinate by its spread over the training
             text: for models whose states have a few huge coordinates.
         prompts: how many prompts of 10 tokens are attacked, the starts of test documents.
@@ -52,6 +54,7 @@ class AttackConfig:
     policy: list[str] = not_identity(["hybrid"])
     operating_point: str = not_identity("baseline")
     beam: int = not_identity(8)
+    prior: str | None = not_identity(None)
     text_loss: str = not_identity("paper")
     prompts: int = not_identity(100)
     observe: bool = not_identity(True)

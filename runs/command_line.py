@@ -71,7 +71,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "seed",
     ),
     "attacks": (),
-    "text": ("length", "vocabulary", "policy", "operating_point", "beam", "text_loss", "prompts", "observe"),
+    "text": ("length", "vocabulary", "policy", "operating_point", "beam", "prior", "text_loss", "prompts", "observe"),
     "run": ("out", "force", "device"),
 }
 ABOUT = {

@@ -665,6 +665,8 @@ def test_a_command_of_the_documents_runs(
     if "gpt2" in argv[0]:
         text_run: Path = request.getfixturevalue("text_run")
         run = Run(Path(shutil.copytree(text_run, tmp_path / "text" / text_run.name)))
+    if "--prior" in argv:
+        argv[argv.index("--prior") + 1] = str(run.folder)
     argv = [argument for argument in argv if "*" not in argument]
     few = ["--samples", "3", "--decoder-epochs", "1", "--prompts", "3"]
     assert main([str(run.folder), *argv, "--device", "cpu", *few]) == 0

@@ -46,6 +46,8 @@ class Posterior(Inverter):
         model: the split language model whose cut layer leaked, as it is released.
         noise: the standard deviation of the noise on an entry of a state.
         power: of a difference, that its likelihood goes by: 2 for Gaussian noise, 1 for Laplace noise.
+        expecting: the language model whose prior counts, with the same tokens; None: the attacked one. A defended
+            model predicts text worse than one that the attacker trains for itself.
         probe: from noisy states to tokens, which orders what is tried; None: the language model's prior alone does.
         typical: where tokens' states lie, which orders what is tried better than a probe; None: it is not known.
         table: the states of all tokens at the first position (V, k); None: they are searched like the others,
@@ -65,6 +67,7 @@ class Posterior(Inverter):
         model: SplitLanguageModel,
         noise: float,
         power: float = 2.0,
+        expecting: SplitLanguageModel | None = None,
         probe: Probe | None = None,
         typical: Typical | None = None,
         table: Tensor | None = None,
@@ -82,7 +85,7 @@ class Posterior(Inverter):
         if not noise > 0:
             raise UserError(f"the posterior needs known noise; got a standard deviation of {noise:g}")
         self.noise, self.power, self.beam, self.at_once = noise, power, beam, at_once
-        self.probe, self.typical = probe, typical
+        self.expecting, self.probe, self.typical = expecting, probe, typical
         self.candidates = min(candidates or CANDIDATES, len(self.vocabulary))
         self.opening = opening or probe
         self.directions = directions_of(self.vocabulary)
@@ -135,6 +138,9 @@ class Posterior(Inverter):
         """The language model's log-probability of each token behind each prefix, (N, V)."""
         if beams.length == 0:
             return self.first.expand(len(beams.prompt), -1)
+        if self.expecting is not None:
+            parts = beams.tokens.split(max(self.at_once // beams.length, 1))
+            return torch.cat([self.expecting(part)[:, -1].log_softmax(dim=1) for part in parts])
         states = beams.prefix.states
         assert states is not None
         parts = states.split(max(self.at_once // beams.length, 1))

@@ -27,7 +27,7 @@ EXAMPLES = """\
   sweetspot attack torchvision:resnet18 --weights w.pt --cut layer1 --data cifar10.npz --release gaussian --sigma 0.5
   sweetspot attack lenet --weights w.pt --cut 2 --data mnist --attacks whitebox decoder --budget thorough
 """
-OF_TEXT = ("policy", "operating_point", "beam", "text_loss", "prompts", "observe")
+OF_TEXT = ("policy", "operating_point", "beam", "prior", "text_loss", "prompts", "observe")
 PLACES = {
     **HEADINGS,
     "data": ("data", "data_root", "image_size", "skip_corrupt", "limit_train", "limit_test"),

@@ -20,8 +20,10 @@ from sweetspot.attacks.text.proxy import InnerLoop
 from sweetspot.attacks.text.single_commit import OPERATING_POINTS
 from sweetspot.commands.evaluate import main
 from sweetspot.commands.train import main as train_main
-from sweetspot.datamodules.tokens import TextTokenizer
+from sweetspot.datamodules.tokens import TextTokenizer, train_bpe
+from sweetspot.errors import UserError
 from sweetspot.evaluations.dispatch import evaluate
+from sweetspot.evaluations.text import prior_of
 from sweetspot.lightning_modules.defences.releases import Chain
 from sweetspot.lightning_modules.utility import measure_utility
 from sweetspot.runs.attack_config import AttackConfig
@@ -161,6 +163,34 @@ def test_another_beam_is_another_attack(run: Run) -> None:
     greedy = AttackConfig(attacks=["text"], prompts=2, channels=["1"], device="cpu", beam=1)
     assert not text.text_attacked(run, greedy)
     assert evaluate(run, greedy)["attacks"]["text/hybrid"]["settings"]["beam"] == 1
+
+
+def test_an_attacker_may_expect_what_another_run_does(run: Run, tmp_path: Path) -> None:
+    def attacked(prior: str | None) -> dict[str, Any]:
+        config = AttackConfig(attacks=["text"], prompts=4, channels=["4"], device="cpu", prior=prior)
+        found: dict[str, Any] = evaluate(run, config)["attacks"]["text/hybrid"]
+        return found
+
+    own = attacked(None)
+    assert "prior" not in own["settings"]
+    same, other = (Path(shutil.copytree(run.folder, tmp_path / name)) for name in ("same", "other"))
+    itself = attacked(str(same))
+    assert itself["settings"]["prior"] == "same"
+    for name in ("similarity", "em"):
+        assert itself["channels"]["noise 4"][name] == own["channels"]["noise 4"][name]
+    checkpoint = torch.load(other / "last.ckpt", weights_only=True)
+    for name, weight in checkpoint["state_dict"].items():
+        if name.endswith("ln_f.weight"):
+            weight.zero_()  # it expects all tokens alike
+    torch.save(checkpoint, other / "last.ckpt")
+    blank = attacked(str(other))
+    assert blank["channels"]["noise 4"]["token_accuracy"]["mean"] < own["channels"]["noise 4"]["token_accuracy"]["mean"]
+    checkpoint["hyper_parameters"]["language"]["tokenizer"] = train_bpe(["other words " * 9], 300).to_json()
+    torch.save(checkpoint, other / "last.ckpt")
+    with pytest.raises(UserError, match="tokens"):
+        prior_of(Run(other), TextTokenizer.from_json(load_module(run.checkpoint).hparams["language"]["tokenizer"]))
+    with pytest.raises(UserError, match="no finished run"):
+        attacked(str(tmp_path / "nowhere"))
 
 
 def test_a_noisy_release_is_read_by_its_posterior_and_nobody_beats_bayes(

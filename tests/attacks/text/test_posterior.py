@@ -35,10 +35,9 @@ Leaked = Callable[..., list[Tensor]]
 TOKENS = 7  # of a vocabulary whose texts can all be tried
 
 
-@pytest.fixture(scope="module")
-def tiny() -> SplitLanguageModel:
-    """A model of a few tokens, with a prior that is far from flat."""
-    torch.manual_seed(0)
+def of_a_few_tokens(seed: int) -> SplitLanguageModel:
+    """A model with a prior that is far from flat."""
+    torch.manual_seed(seed)
     config = GPT2Config(
         vocab_size=TOKENS, n_positions=8, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
     )
@@ -46,6 +45,11 @@ def tiny() -> SplitLanguageModel:
     with torch.no_grad():
         model.transformer.wte.weight.mul_(20)
     return SplitLanguageModel(model, 1).eval()
+
+
+@pytest.fixture(scope="module")
+def tiny() -> SplitLanguageModel:
+    return of_a_few_tokens(0)
 
 
 def noisy(states: list[Tensor], noise: float, seed: int = 0) -> list[Tensor]:
@@ -76,11 +80,18 @@ def alone(model: SplitLanguageModel, text: tuple[int, ...]) -> tuple[Tensor, flo
     return z, sum(float(following[t - 1, text[t]]) for t in range(1, len(text)))
 
 
-def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: list[float], power: float = 2.0) -> Exact:
+def every_text(
+    model: SplitLanguageModel,
+    state: Tensor,
+    noise: float,
+    first: list[float],
+    power: float = 2.0,
+    expecting: SplitLanguageModel | None = None,
+) -> Exact:
     """What trying every text there is comes to, one after the other."""
     logs = {}
     for text in itertools.product(range(TOKENS), repeat=len(state)):
-        z, log = alone(model, text)
+        z, log = alone(model, text)[0], alone(expecting or model, text)[1]
         log += math.log(first[text[0]])
         logs[text] = log + float(distribution(noise, power).log_prob((z - state).double()).sum())
     most = max(logs.values())
@@ -92,13 +103,16 @@ def every_text(model: SplitLanguageModel, state: Tensor, noise: float, first: li
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize(("with_table", "power"), [(False, 2.0), (True, 2.0), (False, 1.0)])
+@pytest.mark.parametrize(
+    ("with_table", "power", "other"), [(False, 2.0, False), (True, 2.0, False), (False, 1.0, False), (True, 2.0, True)]
+)
 def test_a_wide_beam_equals_trying_every_text(
     tiny: SplitLanguageModel,
     leaked: Leaked,
     noise: float,
     with_table: bool,
     power: float,
+    other: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(posterior, "NEGLIGIBLE", math.inf)
@@ -106,10 +120,12 @@ def test_a_wide_beam_equals_trying_every_text(
     prompts = [[1, 5, 2], [6, 6, 0], [3, 4], [0, 1, 2]]
     states, counts = noisy(leaked(tiny, prompts), noise), torch.tensor([3.0, 0.0, 1.0, 0.0, 0.0, 9.0, 2.0])
     table = first_states(tiny) if with_table else None
-    found = Posterior(tiny, noise, power, table=table, first=counts, beam=TOKENS**3).invert(states)
+    expecting = of_a_few_tokens(1) if other else None
+    inverter = Posterior(tiny, noise, power, expecting, table=table, first=counts, beam=TOKENS**3, at_once=50)
+    found = inverter.invert(states)
     first = [(count + SMOOTHING) / (15.0 + SMOOTHING * TOKENS) for count in counts.tolist()]
     for row, state in enumerate(states):
-        exact = every_text(tiny, state, noise, first, power)
+        exact = every_text(tiny, state, noise, first, power, expecting)
         assert found.tokens[row] == exact.text
         assert found.confidence is not None
         assert found.probability is not None
