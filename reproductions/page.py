@@ -206,12 +206,17 @@ def flags_of(asked: Asked) -> str:
 
 
 def commit() -> str:
-    """The commit that this code is of; `unknown` where it is not in a repository of its own."""
+    """The commit that this code is of, -dirty where more than this page was changed since; `unknown` without git."""
+    own = [f":(exclude,top){each.as_posix()}" for each in (PAGE, PAGE.with_suffix(""))]
     try:
-        said = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10,
-        )  # fmt: skip
+        at, changed = (
+            subprocess.run(["git", *asked], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+            for asked in (
+                ["describe", "--always", "--abbrev=12"],
+                ["status", "--porcelain", "--untracked-files=no", "--", ":/", *own],
+            )
+        )
     except OSError:
         return "unknown"
-    return said.stdout.strip() or "unknown"
+    name = at.stdout.strip()
+    return f"{name}-dirty" if name and changed.stdout.strip() else name or "unknown"
