@@ -590,6 +590,7 @@ def test_the_frontier_of_text_has_noise_in_training_and_afterwards() -> None:
         ("none", "gaussian"),
         ("mixcon", ["none", "gaussian"]),
         ("compress", "gaussian"),
+        ("none", "gaussian"),
         ("none", "quantise"),
     ]
     assert all(PENALTIES[penalty].takes_text for penalty, _ in found)
