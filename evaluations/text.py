@@ -428,7 +428,7 @@ def through(case: TextCase, channel: Channel, seed: int, beam: int = BEAM) -> di
     recovery = whole(case.hybrid(noise, beam, seed).invert(leaked, truth), truth)
     useful = measure_utility(case.module, case.datamodule, channel.opened(seed + 1))
     detector = observed(recovery, truth)["detector"]
-    kept = ("precision", "recall", "auroc", "token_auroc", "located", "calibration")
+    kept = ("precision", "recall", "auroc", "token_auroc", "located", "calibration", "calibration_by_chance")
     return {
         **scores_of(recovery.tokens, truth, case.tokenizer),
         "verified": recovery.verified_share,

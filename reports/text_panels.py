@@ -122,7 +122,9 @@ def detector_of(detector: dict[str, Any]) -> list[tuple[str, str]]:
     errors = detector.get("calibration") or {}
     for name in ("token", "prompt"):
         if is_number(errors.get(name)):
-            rows.append((f"calibration error of a {name}'s probability", f"{errors[name]:.3f}"))
+            floor = (detector.get("calibration_by_chance") or {}).get(name)
+            by_chance = f" ({floor:.3f} if it were perfect)" if is_number(floor) else ""
+            rows.append((f"calibration error of a {name}'s probability", f"{errors[name]:.3f}{by_chance}"))
     if flagged := detector.get("flagged"):
         rows.insert(0, ("prompts flagged", f"{sum(map(bool, flagged))} of {len(flagged)}"))
     return rows

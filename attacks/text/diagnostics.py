@@ -19,6 +19,7 @@ from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 
 SUSPICIOUS = 1e-4  # ‖F − h‖ / ‖h‖: right tokens are at fp32's 1e-6, wrong ones above 1e-2
 LIKELY = 0.5  # the probability below which a token, or a prompt, is rather wrong than right
+DRAWN = 200  # sets of cases, from which the error by chance follows
 BINS = 10  # of equal width, in which probabilities are compared with how often they come true
 SPACES = (" ", "Ġ", "▁")  # how tokenizers write a space in front of a word
 CATEGORIES = ("space-prefixed", "punctuation", "digits", "continuation", "other")
@@ -128,12 +129,14 @@ class Calibration:
         probability: the mean of each bin that is not empty.
         right: the fraction of it that is right.
         count: how much is in it.
+        chance: the error that probabilities without any fault are expected to have on as many cases.
     """
 
     error: float
     probability: list[float]
     right: list[float]
     count: list[int]
+    chance: float
 
 
 def calibration(probability: Sequence[float], right: Sequence[bool], bins: int = BINS) -> Calibration:
@@ -144,12 +147,16 @@ def calibration(probability: Sequence[float], right: Sequence[bool], bins: int =
         0.175
     """
     said, is_right = np.asarray(probability, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    if not len(said):
+        return Calibration(math.nan, [], [], [], math.nan)
     which = np.minimum((said * bins).astype(int), bins - 1)
-    members = [which == each for each in range(bins) if (which == each).any()]
-    means, shares = ([float(values[each].mean()) for each in members] for values in (said, is_right))
-    counts = [int(each.sum()) for each in members]
-    apart = sum(n * abs(p - r) for n, p, r in zip(counts, means, shares, strict=True))
-    return Calibration(apart / len(said) if len(said) else math.nan, means, shares, counts)
+    faultless = np.random.default_rng(0).random((DRAWN, len(said))) < said
+    outcomes = np.vstack([is_right, faultless])  # (1 + DRAWN, N)
+    of_bins = which == np.unique(which)[:, None]  # (bins, N)
+    counts = of_bins.sum(axis=1)
+    means, shares = of_bins @ said / counts, outcomes @ of_bins.T / counts
+    errors = np.abs(shares - means) @ counts / len(said)
+    return Calibration(float(errors[0]), means.tolist(), shares[0].tolist(), counts.tolist(), float(errors[1:].mean()))
 
 
 def category(text: str) -> str:

@@ -72,8 +72,8 @@ def reliability(recovery: Recovery, truth: Tokens) -> tuple[dict[str, Any], dict
     """How the posterior's probabilities compare with how often they come true, of tokens and of whole prompts.
 
     Returns:
-        The bins of both, and for the detector: their calibration errors, and how often a wrong token is more in doubt
-        than a right one.
+        The bins of both, and for the detector: their calibration errors, those of faultless probabilities on as many
+        cases, and how often a wrong token is more in doubt than a right one.
     """
     assert recovery.probability is not None
     assert recovery.confidence is not None
@@ -85,6 +85,7 @@ def reliability(recovery: Recovery, truth: Tokens) -> tuple[dict[str, Any], dict
     doubts = {
         "token_auroc": auroc([1 - each for each in said], [not each for each in of_tokens]),
         "calibration": {name: each.error for name, each in bins.items()},
+        "calibration_by_chance": {name: each.chance for name, each in bins.items()},
     }
     return {name: dataclasses.asdict(each) for name, each in bins.items()}, doubts
 

@@ -82,7 +82,10 @@ def test_the_calibration_error_equals_a_loop_over_bins() -> None:
     found = calibration(said, right)
     assert found.error == pytest.approx(expected)
     assert sum(found.count) == 200
-    assert calibration([1.0, 0.0], [True, False]).error == 0
+    assert found.chance < found.error, "these come true half the time, whatever is said"
+    one = calibration([0.5] * 4, [True] * 4)  # |k/4 − 1/2| over k of 4: 1, 4, 6, 4 and 1 of 16 ways
+    assert one.chance == pytest.approx((2 * 0.5 + 8 * 0.25) / 16, abs=0.03)
+    assert (calibration([1.0, 0.0], [True, False]).error, calibration([1.0, 0.0], [True, False]).chance) == (0, 0)
     assert math.isnan(calibration([], []).error)
 
 
