@@ -159,7 +159,7 @@ def test_a_quick_figure_from_nothing_to_its_page(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr().out
     assert "quick: m = 1,000 and 4,000" in said
     assert "reproduced" not in said.replace("not reproduced", "")
-    assert (tmp_path / "page" / "gradients-theorem.png").is_file()
+    assert (tmp_path / "page" / "gradients-theorem-quick.png").is_file()
 
 
 def test_data_that_are_not_there_are_said_in_one_line(
