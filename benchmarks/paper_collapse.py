@@ -11,7 +11,7 @@ Network, data, 20 epochs of SGD with a step of 0.1 and λ = 0.1 are given. Not s
 - where the white box starts: at zeros, or at random numbers.
 
     python benchmarks/paper_collapse.py                 # every reading, the nearest to the paper first
-    python benchmarks/paper_collapse.py --batches 800   # of one batch size only
+    python benchmarks/paper_collapse.py --batches 2 4 20 --only sigmoid before raw   # some of them, other batches
 
 A reading collapses if MixCon(0.1, 0) ends at chance with every seed, as in the paper, and matches if vanilla and
 MixCon(0.1, 0.01) are also within three points of it. All seeds of a reading are trained at once.
@@ -122,12 +122,14 @@ def penalty(z: Tensor, reading: Reading, beta: float) -> Tensor:
     return (d + beta / d).mean(dim=1)
 
 
-def trained(reading: Reading, seeds: range, data: tuple[Tensor, ...], beta: float | None, head: str) -> Networks:
-    """The networks after 20 epochs, with MixCon if β is given. Those that overflow stay as they are then."""
+def trained(
+    reading: Reading, seeds: range, data: tuple[Tensor, ...], beta: float | None, head: str, epochs: int = EPOCHS
+) -> Networks:
+    """The networks after some epochs, with MixCon if β is given. Those that overflow stay as they are then."""
     x, y = data[:2]
     networks, generator = Networks(reading, seeds, head), torch.Generator().manual_seed(0)
     rows = torch.arange(len(x))[:, None]
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         for chosen in balanced_batches(y, reading.batch, generator):
             z = networks.represent(x[rows, chosen])
             loss = F.cross_entropy(networks.answer(z).flatten(0, 1), y[rows, chosen].flatten(), reduction="none")
@@ -166,6 +168,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=[10, 100, 800])
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="more than the paper's tell what only comes later")
+    parser.add_argument("--only", nargs="+", default=[], help="words that a reading must have: sigmoid, before, raw, …")
     parser.add_argument("--attacked", type=int, default=8, help="how many of the nearest readings are looked at closer")
     chosen = parser.parse_args()
     seeds = range(chosen.seeds)
@@ -174,12 +178,10 @@ def main() -> None:
         torch.stack([getattr(arrays, name) for arrays in drawn]) for name in ("x_train", "y_train", "x_test", "y_test")
     )
     data = tuple(each)
-    readings = [
-        Reading(*one)
-        for one in itertools.product(
-            SIGMAS, ("before", "after"), ("unit", "raw"), chosen.batches, (0.0, 1.0), (1e-6, 1e-2, 0.1)
-        )
-    ]
+    every = itertools.product(
+        SIGMAS, ("before", "after"), ("unit", "raw"), chosen.batches, (0.0, 1.0), (1e-6, 1e-2, 0.1)
+    )
+    readings = [Reading(*one) for one in every if set(chosen.only) <= set(one)]
     print("σ        h(x)    dist  batch  α  ε      " + "  ".join(COLUMNS) + "  at chance", flush=True)
     found: list[tuple[bool, float, Reading]] = []
     vanilla: dict[tuple[object, ...], Tensor] = {}
@@ -190,7 +192,7 @@ def main() -> None:
             if beta is None and alike in vanilla:  # it has no distances
                 own[column] = vanilla[alike]
                 continue
-            own[column] = accuracies(trained(reading, seeds, data, beta, "default"), data)
+            own[column] = accuracies(trained(reading, seeds, data, beta, "default", chosen.epochs), data)
         vanilla[alike] = own["vanilla"]
         collapsed = int((own["MixCon(.1, 0)"] <= CHANCE).sum())
         gap = max(abs(own[name].mean().item() - PAPER["default"][name]) for name in COLUMNS)
@@ -205,12 +207,12 @@ def main() -> None:
     for _, gap, reading in sorted(found, key=lambda each: each[1])[: chosen.attacked]:
         print(f"{reading.row()}: furthest column {gap:.3f} from the paper's")
         for column, beta in COLUMNS.items():
-            networks = trained(reading, seeds, data, beta, "default")
+            networks = trained(reading, seeds, data, beta, "default", chosen.epochs)
             starts = (recovered(networks, data[2], start) for start in ("zeros", "random"))
             told = ", ".join(f"{error:.2f} {alike:.3f}" for error, alike in starts)
             heads = (head for head in ("deeper", "wider") if column in PAPER[head])
             others = ", ".join(
-                f"{head} {accuracies(trained(reading, seeds, data, beta, head), data).mean():.3f} "
+                f"{head} {accuracies(trained(reading, seeds, data, beta, head, chosen.epochs), data).mean():.3f} "
                 f"({PAPER[head][column]:.3f})"
                 for head in heads
             )
