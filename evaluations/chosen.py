@@ -13,6 +13,7 @@ from sweetspot.errors import UserError, check_one_of, meant
 from sweetspot.registry import is_users_own
 from sweetspot.runs.attack_config import AttackConfig
 from sweetspot.runs.choices import POLICIES
+from sweetspot.runs.folder import Run
 
 FLOORS = tuple(name for name in ATTACKS if ATTACKS[name].is_floor)  # run beside every attack
 
@@ -52,6 +53,8 @@ def check_asked(config: AttackConfig) -> None:
         named = ", ".join(with_recipes)
         raise UserError(f"--recipe {' '.join(config.recipe)} leaves nothing of {named}: it has no such recipe")
     check_options(config)
+    if config.prior is not None and not Run(Path(config.prior)).finished:
+        raise UserError(f"--prior {config.prior} is no finished run; train one, or leave --prior out")
 
 
 def check_options(config: AttackConfig) -> None:

@@ -214,8 +214,6 @@ def released_model(module: SplitModule) -> SplitLanguageModel:
 
 def prior_of(run: Run, tokenizer: TextTokenizer) -> SplitLanguageModel:
     """The language model of a run that the attacker trained for itself; it must have the same tokens."""
-    if not run.finished:
-        raise UserError(f"--prior {run.folder} is no finished run; train one, or leave --prior out")
     module = load_module(run.checkpoint)
     language = module.hparams.get("language")
     known = language and TextTokenizer.from_json(language["tokenizer"]).backend.get_vocab()
