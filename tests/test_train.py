@@ -452,5 +452,5 @@ def test_two_processes_go_on_where_they_were_stopped_and_attack_what_they_traine
     assert equal(weights(folder), weights(unbroken))
     killed, whole = (json.loads((each / "results.json").read_text()) for each in (folder, unbroken))
     assert killed["training"]["history"] == whole["training"]["history"]
-    assert killed["attacks"].keys() == {"prototype", "whitebox/paper"}
+    assert killed["attacks"].keys() == {"prototype", "label", "gallery", "whitebox/paper"}
     assert killed["attacks"]["whitebox/paper"]["scores"] == whole["attacks"]["whitebox/paper"]["scores"]
