@@ -17,7 +17,7 @@ import torch
 from sweetspot.attacks.text.channel import Channel
 from sweetspot.attacks.text.posterior import Posterior, bayes_given_prefix
 from sweetspot.attacks.text.recovery import Recovery
-from sweetspot.evaluations.text import TextCase, scores_of
+from sweetspot.evaluations.text import TextCase, scores_of, whole
 from sweetspot.runs.folder import Run
 
 REPEATS = 3  # of each, taking turns; the fastest counts: others use the machine, too
@@ -43,7 +43,7 @@ def main() -> None:
     for _ in range(REPEATS):
         for beam, inverter in inverters.items():
             began = time.perf_counter()
-            found[beam] = inverter.invert(leaked)
+            found[beam] = whole(inverter.invert(leaked), truth)
             best[beam] = min(best.get(beam, float("inf")), time.perf_counter() - began)
     for beam, recovery in found.items():
         scores = scores_of(recovery.tokens, truth, case.tokenizer)

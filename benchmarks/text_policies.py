@@ -34,7 +34,7 @@ from sweetspot.datamodules.text import first_tokens, load_text
 from sweetspot.datamodules.tokens import TextTokenizer
 from sweetspot.evaluations.leak import language_model_of, own_text
 from sweetspot.evaluations.leak_config import LeakConfig
-from sweetspot.evaluations.text import inverter_of
+from sweetspot.evaluations.text import inverter_of, whole
 from sweetspot.files import replacing
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.metrics.text import exact_match, similarity, token_accuracy
@@ -89,7 +89,7 @@ class Setting:
 
     def measured(self, inverter: Inverter) -> dict[str, Any]:
         """What a policy recovers of the prompts, as plain data."""
-        recovery: Recovery = inverter.invert(self.states, self.truth)
+        recovery: Recovery = whole(inverter.invert(self.states, self.truth), self.truth)
         ours, true = ([self.tokenizer.decode(ids) for ids in each] for each in (recovery.tokens, self.truth))
         return {
             "em": exact_match(recovery.tokens, self.truth).mean().item(),

@@ -20,7 +20,7 @@ from sweetspot.evaluations.gradient_config import GradientConfig
 from sweetspot.evaluations.gradients import invert_gradient
 from sweetspot.evaluations.leak import language_model_of, released
 from sweetspot.evaluations.leak_config import LeakConfig
-from sweetspot.evaluations.text import scores_of
+from sweetspot.evaluations.text import scores_of, whole
 from sweetspot.files import replacing
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
 from sweetspot.reproductions.needs import Computed, Shelf
@@ -56,9 +56,7 @@ def text(settings: Settings, run: Path | None, data_root: str | None, device: st
     model = model.to(pick_device(device)).eval().requires_grad_(False)
     truth = prompts_of(settings, documents, tokenizer)
     leaked = [released(model, ids, number) for number, ids in enumerate(truth)]
-    recovery = inverter_of(settings, model).invert(leaked, truth)
-    if any(len(ours) < len(true) for ours, true in zip(recovery.tokens, truth, strict=True)):
-        raise KeyboardInterrupt  # a walk that was stopped is no result
+    recovery = whole(inverter_of(settings, model).invert(leaked, truth), truth)
     scores = scores_of(recovery.tokens, truth, tokenizer)
     return {
         **{name: scores[name]["mean"] for name in ("em", "token_accuracy", "similarity")},
