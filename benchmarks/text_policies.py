@@ -70,14 +70,15 @@ class Setting:
     steps: int
     cache: Path
     text_loss: str
+    observe: bool
 
     def row(self, name: str) -> Inverter:
         """The inverter of a row."""
         if name in OPERATING_POINTS and self.text_loss == "scaled":
             spread = state_spreads(self.model, own_text(self.tokenizer), seed=0)
-            return inverter_of("single-commit", self.model, operating_point=name, spread=spread)
+            return inverter_of("single-commit", self.model, operating_point=name, spread=spread, observe=self.observe)
         if name in OPERATING_POINTS:
-            return SingleCommit(self.model, **OPERATING_POINTS[name], start=self.start)
+            return SingleCommit(self.model, **OPERATING_POINTS[name], start=self.start, observe=self.observe)
         options = learned(self.model, own_text(self.tokenizer), self.cache) if name == "hybrid" else {}
         return inverter_of(name, self.model, **options)
 
@@ -111,7 +112,15 @@ def setting_of(chosen: argparse.Namespace) -> Setting:
     with torch.no_grad():
         states = model.encoder(prompts)
     return Setting(
-        model, tokenizer, prompts.tolist(), states, chosen.start, chosen.steps, Path(chosen.out), chosen.text_loss
+        model=model,
+        tokenizer=tokenizer,
+        truth=prompts.tolist(),
+        states=states,
+        start=chosen.start,
+        steps=chosen.steps,
+        cache=Path(chosen.out),
+        text_loss=chosen.text_loss,
+        observe=chosen.observe,
     )
 
 
@@ -191,6 +200,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="of the ablations: fewer make the task harder")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--ablations", nargs="*", choices=list(ABLATIONS), default=None, help="instead of the rows")
+    parser.add_argument(
+        "--no-observe",
+        dest="observe",
+        action="store_false",
+        help="single-commit's rows without loss curves and rank trajectories, which take a fifth of the time where the "
+        "vocabulary is large",
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", default="figures", help="folder of results and figures")
     chosen = parser.parse_args()

@@ -16,6 +16,7 @@ from sweetspot.attacks.decoder.networks import InverseNetwork
 from sweetspot.attacks.decoder.training import (
     BATCH,
     GAN_EPOCHS,
+    DecoderModule,
     GanModule,
     InverseModule,
     fit,
@@ -112,20 +113,26 @@ class Decoder(Attack):
             network.learn_scale(z)
             self.from_cache[kind] = restored(network, file)
             if not self.from_cache[kind]:
-                self.train(kind, network, victim, own)
-                if self.cache is not None:
+                unfinished = None if self.cache is None else file.with_suffix(".unfinished")
+                self.train(kind, network, victim, own, unfinished)
+                if unfinished is not None:
                     save_tensors(file, network.state_dict())
+                    unfinished.unlink(missing_ok=True)
         return network.eval().requires_grad_(False)
 
-    def train(self, kind: str, network: InverseNetwork, victim: Victim, own: AttackerData) -> None:
-        """Train one decoder from scratch."""
+    def train(
+        self, kind: str, network: InverseNetwork, victim: Victim, own: AttackerData, unfinished: Path | None
+    ) -> None:
+        """Train one decoder from scratch, or from where it was stopped."""
         generator = torch.Generator().manual_seed(self.seed)
         if kind == "gan":
             steps = self.decoder_epochs * max(1, len(own.y) // BATCH)
-            fit(GanModule(victim, network), victim, random_batches(len(own.y), steps, generator), own, self.key)
-            return
-        batches = random_batches(len(own.y), STEPS[self.budget], generator)
-        fit(InverseModule(victim, network, len(batches)), victim, batches, own, self.key)
+            module: DecoderModule = GanModule(victim, network)
+        else:
+            steps = STEPS[self.budget]
+            module = InverseModule(victim, network, steps)
+        batches = random_batches(len(own.y), steps, generator)
+        fit(module, victim, batches, own, self.key, unfinished)
 
     def file(self, kind: str, victim: Victim, own: AttackerData) -> Path:
         """Where a trained decoder is kept: the name follows from everything that made it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -12,6 +13,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor
 
 from sweetspot.attacks.decoder.networks import Discriminator, InverseNetwork
+from sweetspot.attacks.decoder.unfinished import Unfinished
 from sweetspot.attacks.threat_model import AttackerData, Victim, device_of
 from sweetspot.datamodules.tensors import TensorBatches, scaled
 from sweetspot.lightning_modules.ssim import WINDOW, structural_dissimilarity
@@ -165,19 +167,31 @@ def representations(victim: Victim, data: AttackerData, what: str) -> Tensor | N
     return held
 
 
-def fit(module: DecoderModule, victim: Victim, batches: list[Tensor], data: AttackerData, what: str) -> None:
+def fit(
+    module: DecoderModule,
+    victim: Victim,
+    batches: list[Tensor],
+    data: AttackerData,
+    what: str,
+    unfinished: Path | None = None,
+) -> None:
     """Train a decoder on batches of the attacker's inputs, given by their indices, on the victim's device.
 
-    Where inputs come more than once, the encoder sees each of them once only.
+    Where inputs come more than once, the encoder sees each of them once only. With a file for the state of what is
+    `unfinished`, the same call after a kill goes on where it was; who has kept the decoder removes it.
     """
     held = representations(victim, data, what) if sum(map(len, batches)) > len(data.y) else None
     module.is_represented = held is not None
+    going_on = Unfinished(unfinished, module)
+    if going_on.before:
+        print(f"{what}: goes on after {going_on.before:,} of {len(batches):,} steps", flush=True)
+    batches = batches[going_on.before :]
     with steps_shown(what, len(batches)) as done:
         trainer = lightning.Trainer(
             max_epochs=1,
             accelerator=device_of(victim).type,
             strategy=SingleDeviceStrategy(device_of(victim)),
-            callbacks=[Steps(done)],
+            callbacks=[Steps(done), going_on],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

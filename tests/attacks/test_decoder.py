@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from sweetspot.attacks.decoder.training import (
     representations,
 )
 from sweetspot.errors import UserError
+from sweetspot.files import read_tensors, save_tensors
 from sweetspot.lightning_modules.split_module import SplitModule
 from sweetspot.lightning_modules.ssim import structural_dissimilarity
 from tests.weak_attacks import shrink_decoders
@@ -190,9 +192,9 @@ def test_the_better_one_on_held_out_data_is_used(
     monkeypatch.setitem(decoder_attack.STEPS, "fast", 1)
     trained_on: list[Tensor] = []
 
-    def spied(module: DecoderModule, victim: Victim, batches: list[Tensor], own: AttackerData, what: str) -> None:
+    def spied(module: DecoderModule, victim: Victim, batches: list[Tensor], own: AttackerData, *given: Any) -> None:
         trained_on.append(own.x)
-        fit(module, victim, batches, own, what)
+        fit(module, victim, batches, own, *given)
 
     monkeypatch.setattr(decoder_attack, "fit", spied)
     Decoder("paper", "fast", cache=tmp_path, decoder_epochs=5).prepare(victim, data)
@@ -225,6 +227,66 @@ def test_a_trained_decoder_is_kept_and_a_broken_file_is_trained_anew(
     other = AttackerData(data.x.flip(0), data.y)
     Decoder("adaptive", "fast", cache=tmp_path).prepare(victim, other)
     assert len(list(tmp_path.glob("decoder-inverse-*.pt"))) == 2, "other data, another decoder"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["inverse", "gan"])
+def test_a_training_that_was_stopped_goes_on_to_the_same_decoder(
+    kind: str, victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(cache: Path) -> None:
+        torch.manual_seed(0)  # every start of a command begins its draws anew
+        Decoder("paper" if kind == "gan" else "adaptive", "fast", cache=cache, decoder_epochs=15).prepare(noisy, data)
+
+    def release(z: Tensor) -> Tensor:
+        drawn.append(z)
+        if len(drawn) == stop_at:
+            raise KeyboardInterrupt
+        return z + torch.randn_like(z)
+
+    drawn: list[Tensor] = []
+    stop_at = 0
+    noisy = dataclasses.replace(victim, release=release)
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 15)
+    monkeypatch.setattr("sweetspot.attacks.decoder.unfinished.EVERY", 0.0)
+    folders = [tmp_path / "through", tmp_path / "stopped"]
+    for folder in folders:
+        folder.mkdir()
+    prepare(folders[0])
+    stop_at, whole = 2 * len(drawn) // 3, len(drawn)
+    drawn.clear()
+    with pytest.raises(KeyboardInterrupt):
+        prepare(folders[1])
+    assert [file.suffix for file in folders[1].iterdir()] == [".unfinished"]
+    stop_at = 0
+    drawn.clear()
+    prepare(folders[1])
+    assert len(drawn) < 0.7 * whole, "what was trained is not trained again"
+    (through,), (stopped,) = (list(folder.iterdir()) for folder in folders)
+    assert through.name == stopped.name, "nothing unfinished is left"
+    weights, again = read_tensors(through), read_tensors(stopped)
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_damaged_unfinished_training_begins_anew(
+    victim: Victim, data: AttackerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(decoder_attack.STEPS, "fast", 3)
+    z = victim.encoder(data.x[:4])
+    first = Decoder("adaptive", "fast", cache=tmp_path)
+    first.prepare(victim, data)
+    (file,) = tmp_path.iterdir()
+    for content in (b"damaged", b""):
+        file.unlink()
+        file.with_suffix(".unfinished").write_bytes(content)
+        again = Decoder("adaptive", "fast", cache=tmp_path)
+        again.prepare(victim, data)
+        assert torch.equal(first.reconstruct(victim, z).x, again.reconstruct(victim, z).x)
+    save_tensors(file.with_suffix(".unfinished"), {"step": 2, "module": {"weight": torch.zeros(1)}})
+    file.unlink()
+    Decoder("adaptive", "fast", cache=tmp_path).prepare(victim, data)
+    assert list(tmp_path.iterdir()) == [file], "another network's state is not taken"
 
 
 def test_batches_use_every_input_before_any_comes_again() -> None:
