@@ -66,7 +66,9 @@ def total_variation(s: Tensor) -> Tensor:
     """Σ_ij ((s_{i+1,j} − s_ij)² + (s_{i,j+1} − s_ij)²)^½ of each image, (B, C, H, W) → (B,)."""
     down = s[..., 1:, :-1] - s[..., :-1, :-1]
     right = s[..., :-1, 1:] - s[..., :-1, :-1]
-    return (down.square() + right.square() + 1e-12).sqrt().flatten(1).sum(dim=1)  # the root's slope at 0 stays finite
+    return (
+        (down.square() + right.square() + 1e-12).sqrt().flatten(1).sum(dim=1)
+    )  # the root's derivative at 0 stays finite
 
 
 def feature_weights(loss: str, spread: Tensor, power: float = 2.0) -> Tensor:
@@ -171,7 +173,7 @@ class Descent:
 
     def descend(self, step: int, steps: int) -> None:
         """One step of every candidate on every input."""
-        gradient, score = self.slope(step / steps)
+        gradient, score = self.gradient_and_score(step / steps)
         with torch.no_grad():
             self.remember(score)
             finite = gradient.flatten(1).square().sum(dim=1).isfinite().view(self.each)  # Adam squares it too
@@ -186,7 +188,7 @@ class Descent:
             s = torch.where(finite, self.s - step_size * move, self.best)
             self.s = torch.where(self.box, s.clamp(*self.low_high), s)
 
-    def slope(self, progress: float) -> tuple[Tensor, Tensor]:
+    def gradient_and_score(self, progress: float) -> tuple[Tensor, Tensor]:
         """The gradient of every input's loss (K·B, …), and its score (K·B,)."""
         if self.leak is not None:
             self.leak.slopes = self.leaks * max(0.0, 1 - progress / LEAKS_UNTIL)

@@ -34,7 +34,7 @@ def trained(victim: Victim, data: AttackerData, steps: int, held: int) -> tuple[
     network = InverseNetwork(tuple(victim.encoder(data.images(slice(0, 1))).shape[1:]), SHAPE)
     batches = training.random_batches(len(data.y), steps, torch.Generator().manual_seed(0))
     began = time.perf_counter()
-    training.fit(training.InverseModule(victim, network, steps), victim, batches, data, "decoder")
+    training.train_decoder(training.InverseModule(victim, network, steps), victim, batches, data, "decoder")
     return time.perf_counter() - began, [*network.parameters()][-1].detach()
 
 

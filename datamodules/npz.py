@@ -16,7 +16,7 @@ KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 def npz(path: Path) -> Arrays:
     """The dataset in `path`, named after the file; its SHA-256 goes on record: a changed file is another dataset."""
-    arrays = read(path)
+    arrays = arrays_in(path)
     x_train, x_test = images_or_vectors(arrays, path, "x_train"), images_or_vectors(arrays, path, "x_test")
     if x_train.shape[1:] != x_test.shape[1:]:
         raise UserError(
@@ -36,7 +36,7 @@ def npz(path: Path) -> Arrays:
     return Arrays(path.stem, source, x_train, y_train, x_test, y_test, classes, identity=digest)
 
 
-def read(path: Path) -> dict[str, np.ndarray]:
+def arrays_in(path: Path) -> dict[str, np.ndarray]:
     """The four arrays of the file; never an object array, which would be a pickle."""
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -130,7 +130,7 @@ def text_files(path: Path, column: str | None = None) -> Corpus:
     if path.is_file():
         if path.suffix.lower() not in READERS:
             raise UserError(f"{path}: a text file must end in {', '.join(READERS)}; got {path.suffix or 'no ending'}")
-        content = read(path)
+        content = bytes_of(path)
         documents = documents_of(path, content, column)
         return Corpus(path.stem, f"{path.name}, sha256 {hashlib.sha256(content).hexdigest()}", documents)
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in READERS and file.is_file())
@@ -138,14 +138,14 @@ def text_files(path: Path, column: str | None = None) -> Corpus:
         raise UserError(f"{path} holds no {', '.join(READERS)} file")
     together, documents = hashlib.sha256(), []
     for file in files:
-        content = read(file)
+        content = bytes_of(file)
         together.update(hashlib.sha256(content).digest())
         documents += documents_of(file, content, column)
     name = path.resolve().name
     return Corpus(name, f"{name}/ ({len(files)} files), sha256 {together.hexdigest()}", documents)
 
 
-def read(path: Path) -> bytes:
+def bytes_of(path: Path) -> bytes:
     """The bytes of a file."""
     try:
         return path.read_bytes()

@@ -41,7 +41,7 @@ def independent_classifier(datamodule: TensorDataModule, cache: Path, device: to
         cache.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(file.with_suffix(".lock")):  # runs of a grid need it at the same time
             if not restored(network, file):
-                fit(network, *datamodule.train, device)
+                train_classifier(network, *datamodule.train, device)
                 save_tensors(file, network.state_dict())
     return network.eval().requires_grad_(False)
 
@@ -91,7 +91,7 @@ class Convolutional(nn.Module):
         return logits
 
 
-def fit(network: nn.Module, x: Tensor, y: Tensor, device: torch.device) -> None:
+def train_classifier(network: nn.Module, x: Tensor, y: Tensor, device: torch.device) -> None:
     """Adam with one cycle of the step size."""
     steps = min(STEPS, MOST_EPOCHS * -(-len(y) // BATCH))
     generator = torch.Generator().manual_seed(SEED)

@@ -79,7 +79,7 @@ def inverted(config: LeakConfig) -> dict[str, Any]:
     results: dict[str, Any] = {
         "model": {"name": config.model, "source": source, "cut": model.cut_layer, "tokenizer": tokenizer.name},
         "config": dataclasses.asdict(config),
-        "prompts": in_words(recovery, seen["detector"]["first"], tokenizer),
+        "prompts": recovered_texts(recovery, seen["detector"]["first"], tokenizer),
         "verified": recovery.verified_share,
         "noise": noise,
         "seconds_per_token": recovery.seconds_per_token,
@@ -121,7 +121,7 @@ def own_text(tokenizer: TextTokenizer) -> list[list[int]]:
     return blocks(pydoc().train, tokenizer, OWN_BLOCK).tolist()
 
 
-def in_words(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+def recovered_texts(recovery: Recovery, suspicious: list[int | None], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
     """Each prompt's text and tokens, and what speaks for them."""
     columns = zip(recovery.tokens, recovery.verified, recovery.discrete_loss, suspicious, doubts(recovery), strict=True)
     return [

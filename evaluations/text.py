@@ -409,7 +409,7 @@ def attacked(case: TextCase, policy: str, settings: dict[str, Any], observe: boo
         "preparation": round(prepared, 2),
         "residual": mean(recovery.residual),
         "observed": observed(recovery, truth, case.tokenizer.token),
-        "recovered": in_words(recovery, truth, case.tokenizer),
+        "recovered": recovered_prompts(recovery, truth, case.tokenizer),
         "channels": {},
         "inputs": list(range(len(truth))),
         "samples": len(truth),
@@ -435,7 +435,7 @@ def through(case: TextCase, channel: Channel, seed: int, beam: int = BEAM) -> di
         "accuracy": useful.accuracy,
         "noise": noise,
         "inputs": list(range(len(truth))),
-        "recovered": in_words(recovery, truth, case.tokenizer)[:SHOWN],
+        "recovered": recovered_prompts(recovery, truth, case.tokenizer)[:SHOWN],
         "format": CHANNEL_FORMAT,
         "detector": {name: detector.get(name) for name in kept},
     }
@@ -480,7 +480,7 @@ def scores_of(tokens: list[list[int]], truth: list[list[int]], tokenizer: TextTo
     )
 
 
-def in_words(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+def recovered_prompts(recovery: Recovery, truth: list[list[int]], tokenizer: TextTokenizer) -> list[dict[str, Any]]:
     """Each prompt's true text, and token by token what was recovered, whether it is verified and whether right.
 
     Behind noise, with the probability of each token and of the whole prompt.

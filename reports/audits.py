@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from rich.console import Console
 
-from sweetspot.metrics.summary import BESIDE, FLOORS, in_words
+from sweetspot.metrics.summary import BESIDE, FLOORS, mean_std_worst
 from sweetspot.reports.gallery import montage
 from sweetspot.reports.leak import with_leaks
 from sweetspot.reports.sections import spread_out
@@ -63,7 +63,7 @@ def audit_html(results: dict[str, Any], original: np.ndarray | None, shown: Mapp
 
 def table_row(key: str, row: Mapping[str, Any], metrics: list[str]) -> Markup:
     """One attack."""
-    cells = (in_words(row[name]) if name in row else "" for name in metrics)
+    cells = (mean_std_worst(row[name]) if name in row else "" for name in metrics)
     said = f"{key} (stopped)" if row.get("stopped") else key
     return Markup("<tr><td>{}</td>{}</tr>").format(
         said, Markup("").join(Markup("<td>{}</td>").format(each) for each in cells)

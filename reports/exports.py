@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sweetspot.metrics.summary import FLOORS, HIGHER_IS_WORSE, in_words
+from sweetspot.metrics.summary import FLOORS, HIGHER_IS_WORSE, mean_std_worst
 from sweetspot.reports.axes import keys_of, written
 from sweetspot.reports.beside import suite_of
 from sweetspot.reports.cells import NAMES, Cell, Setting, attacks_of, records_of
@@ -84,7 +84,7 @@ def figures_of(key: str, record: dict[str, Any]) -> dict[str, Any]:
 def figures(cell: Cell, attack: str, metric: str) -> str:
     """`mean ± std (most leaked)` of a cell; a dash where nothing was measured."""
     found = pooled(metric, records_of(cell, attack))
-    return in_words(found) if found is not None else "–"
+    return mean_std_worst(found) if found is not None else "–"
 
 
 def markdown_text(settings: Sequence[Setting], verdicts: Sequence[Verdict]) -> str:
@@ -117,13 +117,13 @@ def table_of(setting: Setting, verdict: Verdict) -> str:
         *(f"{attack}, {NAMES[metric]}" for attack, metric in columns),
         *(f"{WORST_CASE}, {NAMES[name]}" for name in seen),
     ]
-    lines = [f"## {plain(setting.title)}", "", plain(verdict.sentence), ""]
-    lines += [f"- {plain(note)}" for note in verdict.notes] + ([""] if verdict.notes else [])
+    lines = [f"## {escaped(setting.title)}", "", escaped(verdict.sentence), ""]
+    lines += [f"- {escaped(note)}" for note in verdict.notes] + ([""] if verdict.notes else [])
     lines += [row_in(head), row_in(["---"] + ["---:"] * (len(head) - 1))]
     for cell in setting.cells:
-        label = f"**{plain(cell.label)}**" if verdict.found and cell is verdict.cell else plain(cell.label)
+        label = f"**{escaped(cell.label)}**" if verdict.found and cell is verdict.cell else escaped(cell.label)
         distance = statistics.fmean(run.results["separability"]["mean"] for run in cell.runs)
-        along = [plain(written(cell.keys[axis.key])) if axis.key in cell.keys else "–" for axis in axes]
+        along = [escaped(written(cell.keys[axis.key])) if axis.key in cell.keys else "–" for axis in axes]
         cells = [label, *along, str(len(cell.runs)), useful(setting, cell), f"{distance:.3f}"]
         recovered = [figures(cell, attack, metric) for attack, metric in columns]
         lines.append(row_in([*cells, *recovered, *(figures(cell, WORST_CASE, name) for name in seen)]))
@@ -138,11 +138,11 @@ def frontier_table(setting: Setting) -> list[str]:
     if frontier is None:
         return []
     head = [f"{NAMES[setting.recovery]} at", *frontier.costs]
-    rows = [row_in([plain(row.name), *row.leaks]) for row in frontier.rows]
+    rows = [row_in([escaped(row.name), *row.leaks]) for row in frontier.rows]
     return [row_in(head), row_in(["---"] + ["---:"] * len(frontier.costs)), *rows, "", frontier.about, ""]
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown takes for nothing but text."""
     return " ".join("".join(f"\\{letter}" if letter in "|<>*_`[]\\" else letter for letter in text).split())
 

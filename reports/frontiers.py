@@ -17,7 +17,7 @@ from sweetspot.reports.families import Style, looks_of, style_of
 from sweetspot.reports.maps import compared, levels_of
 from sweetspot.reports.plots import Chain, trade_off
 from sweetspot.reports.plots import Point as Mark
-from sweetspot.reports.sweet_spot import in_words, recovered
+from sweetspot.reports.sweet_spot import cell_figures, recovered
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def plot_of(
     def mark(cell: Cell, style: Style) -> Mark:
         y = recovered(cell)
         spread = y.std if y.count > 1 else 0.0
-        tip = in_words(setting, cell)
+        tip = cell_figures(setting, cell)
         place, chosen = 1 + setting.drop(cell), ids.get(id(cell), "")
         return Mark(place, y.mean, 0.0, spread, chosen, cell.label, tip, style.kind, style.shape)
 

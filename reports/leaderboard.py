@@ -15,7 +15,7 @@ from sweetspot.metrics.summary import BESIDE
 from sweetspot.reports.cells import NAMES
 from sweetspot.reports.criteria import COSTS, cost_words
 from sweetspot.reports.entries import costs_of, entries_of
-from sweetspot.reports.exports import plain, row_in
+from sweetspot.reports.exports import escaped, row_in
 from sweetspot.reports.gathering import FoundRun
 from sweetspot.reports.tables import counted
 from sweetspot.runs.folder import read_json
@@ -133,10 +133,10 @@ def table_of(entries: Sequence[dict[str, Any]]) -> str:
     """The table of entries that can be compared."""
     first = entries[0]
     training = f"{first['training']['inputs']:,} inputs, {counted(first['training']['epochs'], 'epoch')}"
-    title = plain(f"{first['dataset']}, {first['network']}: {training}, leak by {NAMES[first['metric']]}")
+    title = escaped(f"{first['dataset']}, {first['network']}: {training}, leak by {NAMES[first['metric']]}")
     head = head_of(utility_in(first))
     lines = [f"## {title}", "", row_in(head), row_in("---" if name in WORDS else "---:" for name in head)]
-    return "\n".join([*lines, *(row_in(map(plain, row_of(entry))) for entry in sorted(entries, key=rank)), ""])
+    return "\n".join([*lines, *(row_in(map(escaped, row_of(entry))) for entry in sorted(entries, key=rank)), ""])
 
 
 def utility_in(entry: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from sweetspot.reports.leak import NO_PICTURE
 from sweetspot.reports.monotone import monotone_claims
 from sweetspot.reports.plots import Chain, Level, Point, trade_off
 from sweetspot.reports.records import WORST_CASE, pooled
-from sweetspot.reports.sweet_spot import Verdict, in_words, pareto_front, useful
+from sweetspot.reports.sweet_spot import Verdict, cell_figures, pareto_front, useful
 from sweetspot.reports.tables import describe_defence
 
 OF_PAPER = ("whitebox/paper", "whitebox/adaptive")  # the attacks that the paper's claims are about
@@ -262,7 +262,7 @@ def squares_of(
         raw = measure.value(cell)
         text = measure.written(raw) if raw is not None else "–"
         why = cell.gap if cell.recovery is None else SPARED
-        tip = f"{measure.title}: {text if raw is not None else why}\n{in_words(setting, cell)}"
+        tip = f"{measure.title}: {text if raw is not None else why}\n{cell_figures(setting, cell)}"
         taken.add(place_along(family.axes, keys))
         found.append((keys, (value, text, tip, ids[id(cell)], name and f"{name}-{ids[id(cell)]}")))
     for number, each in enumerate(family.failed):
@@ -298,7 +298,7 @@ def drawn_along(
         base = measure.shown(setting.vanilla_of(cell))
         if base is not None:
             vanilla[keys[axis.key]] = base
-        tip = f"{measure.title}: {measure.written(value / scale)}\n{in_words(setting, cell)}"
+        tip = f"{measure.title}: {measure.written(value / scale)}\n{cell_figures(setting, cell)}"
         spread = scale * measure.deviation(cell) if cell.utility.count > 1 else 0.0
         points.append(Point(0.0, value, 0.0, spread, ids[id(cell)], cell.label, tip, style.kind, style.shape))
         values.append(keys[axis.key])
@@ -334,7 +334,7 @@ def plot_of(setting: Setting, verdict: Verdict, ids: dict[int, str], max_drop: f
         assert cell.recovery is not None
         many = cell.utility.count > 1
         style = style_of(cell, styles)
-        tips = [in_words(setting, cell), *filter(None, [", ".join(seen_words(cell))])]
+        tips = [cell_figures(setting, cell), *filter(None, [", ".join(seen_words(cell))])]
         tips += [SPARED] * (id(cell) not in whole)
         point = Point(
             cell.utility.mean, cell.recovery.mean, many * cell.utility.std, many * cell.recovery.std,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from sweetspot.metrics.summary import FLOORS, GALLERY, in_words
+from sweetspot.metrics.summary import FLOORS, GALLERY, mean_std_worst
 from sweetspot.progress import duration
 from sweetspot.reports.axes import Axis, written
 from sweetspot.reports.beside import beside, suite_of, warnings_of
@@ -389,7 +389,7 @@ def figure_of(record: dict[str, Any] | None, metric: str) -> str:
     return (
         f"{figures['mean']:.1f} ± {figures['std']:.1f} ({figures['worst']:.0f})"
         if metric in ("psnr", "rank")
-        else in_words(figures)
+        else mean_std_worst(figures)
     )
 
 

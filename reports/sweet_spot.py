@@ -106,7 +106,7 @@ def sweet_spot(setting: Setting, max_drop: float | None = None) -> Verdict:
     if not qualifying:
         closest = min(defended, key=judged.drop)
         none = f"No cell qualifies: none keeps {setting.utility} within {limit}."
-        sentence = f"{none} The closest is {in_words(judged, closest)}."
+        sentence = f"{none} The closest is {cell_figures(judged, closest)}."
         return Verdict(sentence, False, closest, vanilla, front, (), tuple(notes))
     by_choice, by_report = halved(judged)
     notes.append(what_it_was_chosen_on(by_choice is not judged, vanilla))
@@ -130,7 +130,7 @@ def sweet_spot(setting: Setting, max_drop: float | None = None) -> Verdict:
 def audit_verdict(setting: Setting, front: tuple[Cell, ...], notes: Sequence[str]) -> Verdict:
     """What is said of networks as they were given: there is no vanilla to compare with, but a leak says enough."""
     least = min(setting.cells, key=lambda cell: recovered(cell).mean)
-    found = in_words(setting, least)
+    found = cell_figures(setting, least)
     which = "" if len(setting.cells) == 1 else f", the least of {len(setting.cells)}"
     notes = [*notes, *(["chosen and reported on the same inputs, so it may be luck"] if which else [])]
     if not setting.by_leak:
@@ -274,40 +274,40 @@ def said(setting: Setting, chosen: int, limit: str, attacks: Iterable[str]) -> t
     if value >= recovered(vanilla).mean - SAME:
         return (
             f"No sweet spot: of the cells that keep {setting.utility} within {limit}, none gives away less than "
-            f"vanilla ({metric} {recovered(vanilla).mean:.3f}). The least is {in_words(setting, best)}.",
+            f"vanilla ({metric} {recovered(vanilla).mean:.3f}). The least is {cell_figures(setting, best)}.",
             False,
         )
     if max(best.utility.count, vanilla.utility.count) > 1 and seeds_explain(best, vanilla):
         return (
-            f"No sweet spot that seeds can tell: {in_words(setting, best)} gives away least among the cells that keep "
-            f"{setting.utility} within {limit}, by less than two standard errors over seeds.",
+            f"No sweet spot that seeds can tell: {cell_figures(setting, best)} gives away least among the cells that "
+            f"keep {setting.utility} within {limit}, by less than two standard errors over seeds.",
             False,
         )
     if setting.by_leak and recovered(vanilla).mean <= NO_PICTURE:
         return (
             f"No sweet spot: not even vanilla gives away more than {NO_PICTURE:g} beyond {setting.floor} ({metric} "
             f"{recovered(vanilla).mean:.3f}), so this says nothing about the defence. The least is "
-            f"{in_words(setting, best)}.",
+            f"{cell_figures(setting, best)}.",
             False,
         )
     if setting.by_leak and value > NO_PICTURE:
         return (
-            f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
-            f"within {limit}, and that is more than {NO_PICTURE:g} beyond {setting.floor}.",
+            f"No sweet spot: {cell_figures(setting, best)} gives away least among the cells that keep "
+            f"{setting.utility} within {limit}, and that is more than {NO_PICTURE:g} beyond {setting.floor}.",
             False,
         )
     if not setting.by_leak and value > HALF * recovered(vanilla).mean:
         return (
-            f"No sweet spot: {in_words(setting, best)} gives away least among the cells that keep {setting.utility} "
-            f"within {limit}, and that is more than half of what vanilla does.",
+            f"No sweet spot: {cell_figures(setting, best)} gives away least among the cells that keep "
+            f"{setting.utility} within {limit}, and that is more than half of what vanilla does.",
             False,
         )
     alone = setting.by == WORST and not any(map(is_adaptive, attacks))
     only = f" against {' and '.join(sorted(attacks))} alone (no attacker who adapts was tried)" if alone else ""
-    return f"Sweet spot{only}: {in_words(setting, best)}.", True
+    return f"Sweet spot{only}: {cell_figures(setting, best)}.", True
 
 
-def in_words(setting: Setting, cell: Cell) -> str:
+def cell_figures(setting: Setting, cell: Cell) -> str:
     """A cell with its utility and recovery, and vanilla's beside them."""
     vanilla = setting.vanilla_of(cell)
     metric = NAMES[setting.recovery]

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweetspot.lightning_modules.networks.splitting import Place
-from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, in_words
+from sweetspot.metrics.summary import FLOOR, FLOORS, GALLERY, mean_std_worst
 from sweetspot.progress import short_duration
 from sweetspot.reports.beside import beside, suite_of, warnings_of
 from sweetspot.reports.leak import is_leak, leak_of, with_leaks
@@ -266,7 +266,7 @@ def attack_line(name: str, row: dict[str, Any]) -> str:
         beyond = f", leak {leak}" if leak else ""
         best = f", tokens {tokens}, bayes {bayes_cell(row)} %" if "bayes" in row else ""
         return f"{name}: EM {em}, similarity {similar}{beyond}{best}, {seconds} s/token"
-    figures = [f"{METRICS[metric]} {in_words(row[metric])}" for metric in shown_metrics({name: row})]
+    figures = [f"{METRICS[metric]} {mean_std_worst(row[metric])}" for metric in shown_metrics({name: row})]
     if isinstance(row.get("reid"), dict):
         figures.append(f"{100 * row['reid']['mean']:.0f} % re-identified")
     figures.append(short_duration(row["seconds"]))
@@ -324,7 +324,7 @@ def attack_cells(name: str, row: dict[str, Any], metrics: Sequence[str]) -> list
     """One row of the table; what was not measured is left blank."""
     return [
         name + (" (stopped)" if row.get("stopped") else ""),
-        *(in_words(row[metric]) if metric in row else "" for metric in metrics),
+        *(mean_std_worst(row[metric]) if metric in row else "" for metric in metrics),
         f"{100 * row['recognised']['mean']:.0f} %" if "recognised" in row else "",
         f"{row['rank']['mean']:.1f}" if "rank" in row else "",
         short_duration(row["seconds"]) if "seconds" in row else "",

@@ -140,7 +140,7 @@ def keep(standing: Standing, shelf: Shelf, folder: Path) -> None:
         return
     section = Section.of(standing)
     file = folder / f"{section.name}.json"
-    before = read(file) if file.exists() else None
+    before = section_in(file) if file.exists() else None
     if before and (before.there > section.there or dataclasses.replace(section, commit=before.commit) == before):
         return
     folder.mkdir(exist_ok=True)
@@ -150,7 +150,7 @@ def keep(standing: Standing, shelf: Shelf, folder: Path) -> None:
         temporary.write_text(written + "\n", encoding="utf-8")
 
 
-def read(file: Path) -> Section:
+def section_in(file: Path) -> Section:
     """What was kept in a file."""
     return Section(**read_json(file))
 
@@ -158,7 +158,7 @@ def read(file: Path) -> Section:
 def kept_in(folder: Path, names: Sequence[str]) -> Mapping[str, list[Section]]:
     """What was kept of these items, of each the paper's size first."""
     found: dict[str, list[Section]] = {}
-    for section in sorted(map(read, folder.glob("*.json")), key=lambda each: each.flags):
+    for section in sorted(map(section_in, folder.glob("*.json")), key=lambda each: each.flags):
         if section.item in names:
             found.setdefault(section.item, []).append(section)
     return dict(sorted(found.items(), key=lambda each: place_of(each[0])))

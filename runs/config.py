@@ -33,11 +33,11 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
-def plain(trainer: dict[str, Any]) -> dict[str, Any]:
+def one_spelling(trainer: dict[str, Any]) -> dict[str, Any]:
     """The Trainer's arguments with one spelling for one meaning: 4 for "4", nothing for the default precision.
 
     Example:
-        >>> plain({"devices": "4", "precision": "32-true", "gradient_clip_val": 1.0})
+        >>> one_spelling({"devices": "4", "precision": "32-true", "gradient_clip_val": 1.0})
         {'devices': 4, 'gradient_clip_val': 1}
     """
     spelled: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class TrainConfig(AttackConfig):
         super().__post_init__()
         self.check()
         self.trainer = {
-            name: value for name, value in plain(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
+            name: value for name, value in one_spelling(self.trainer).items() if value != TRAINER_DEFAULTS.get(name)
         }
         if self.augment:
             from sweetspot.datamodules.augment import checked_augmentations

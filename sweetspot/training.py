@@ -66,10 +66,10 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
     run.check_name()
     prepare = functools.partial(checked_trainer, config, datamodule, module, run, watchers)
     if config.trainer.get("fast_dev_run"):
-        return fit(config, datamodule, module, run, prepare(), save=False)
+        return train_and_measure(config, datamodule, module, run, prepare(), save=False)
     if not owns_the_run():
         run.wait_until_set_aside(config.force)
-        return {} if run.finished else fit(config, datamodule, module, run, prepare(), save=False)
+        return {} if run.finished else train_and_measure(config, datamodule, module, run, prepare(), save=False)
     # whatever can be refused is refused before the folder is made
     trainer = prepare() if config.force or not run.finished else None
     is_new = not run.folder.exists()
@@ -82,7 +82,7 @@ def train(config: TrainConfig, watchers: Sequence[Callback] = ()) -> dict[str, A
             if run.finished:
                 run.set_aside()
             try:
-                results = fit(config, datamodule, module, run, trainer or prepare(), save=True)
+                results = train_and_measure(config, datamodule, module, run, trainer or prepare(), save=True)
             except TrainerRefusedError:
                 if is_new:
                     shutil.rmtree(run.folder, ignore_errors=True)
@@ -188,7 +188,7 @@ def say_where_to_cut(config: TrainConfig, logits: int = 0) -> None:
     cuts_table(config.network, possible_cuts(model, shape), blocks)
 
 
-def fit(
+def train_and_measure(
     config: TrainConfig,
     datamodule: TensorDataModule,
     module: SplitModule,

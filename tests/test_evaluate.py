@@ -275,7 +275,7 @@ def test_a_finished_attack_is_not_repeated(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_stopped_between_attacks_the_same_command_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(decoder_attack, "fit", ctrl_c)
+        patched.setattr(decoder_attack, "train_decoder", ctrl_c)
         assert attack(run) == 130
     kept = run.read_results()["attacks"]
     assert list(kept) == [*FLOORS, "whitebox/paper", "whitebox/no-data", "whitebox/adaptive"]

@@ -56,7 +56,7 @@ def test_a_stronger_penalty_pulls_positions_together(text_run: Path, text_config
     assert train(text_config(lam=10.0))["separability"]["mean"] < 0.7 * weak
 
 
-def test_perplexity_is_the_exponential_of_the_mean_surprise(
+def test_perplexity_is_the_exponential_of_the_mean_negative_log_likelihood(
     text_run: Path, text_config: Callable[..., TrainConfig]
 ) -> None:
     datamodule, _ = build_language(text_config())
@@ -65,9 +65,9 @@ def test_perplexity_is_the_exponential_of_the_mean_surprise(
     module.load_state_dict(checkpoint["state_dict"])
     x, y = datamodule.test
     with torch.no_grad():
-        surprise = -module.eval()(x).log_softmax(dim=-1).gather(2, y[..., None]).mean()
+        nll = -module.eval()(x).log_softmax(dim=-1).gather(2, y[..., None]).mean()
     results = json.loads((text_run / "results.json").read_text())
-    assert results["utility"]["perplexity"] == pytest.approx(surprise.exp().item(), rel=1e-4)
+    assert results["utility"]["perplexity"] == pytest.approx(nll.exp().item(), rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_defence_others(

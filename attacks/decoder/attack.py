@@ -19,9 +19,9 @@ from sweetspot.attacks.decoder.training import (
     DecoderModule,
     GanModule,
     InverseModule,
-    fit,
     inverse_loss,
     random_batches,
+    train_decoder,
 )
 from sweetspot.attacks.threat_model import ATTACKS, Attack, AttackerData, Reconstruction, Victim, checked, device_of
 from sweetspot.datamodules.mapped import hash_into, part_of
@@ -132,7 +132,7 @@ class Decoder(Attack):
             steps = STEPS[self.budget]
             module = InverseModule(victim, network, steps)
         batches = random_batches(len(own.y), steps, generator)
-        fit(module, victim, batches, own, self.key, unfinished)
+        train_decoder(module, victim, batches, own, self.key, unfinished)
 
     def file(self, kind: str, victim: Victim, own: AttackerData) -> Path:
         """Where a trained decoder is kept: the name follows from everything that made it."""

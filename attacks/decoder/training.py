@@ -167,7 +167,7 @@ def representations(victim: Victim, data: AttackerData, what: str) -> Tensor | N
     return held
 
 
-def fit(
+def train_decoder(
     module: DecoderModule,
     victim: Victim,
     batches: list[Tensor],

@@ -32,23 +32,23 @@ class System:
 
     Args:
         cost: half the sum of squares (R,).
-        slope: its gradient (R, n).
+        gradient: of the cost (R, n).
         curvature: JᵀJ, the Gauss-Newton matrices (R, n, n).
     """
 
     cost: Tensor
-    slope: Tensor
+    gradient: Tensor
     curvature: Tensor
 
     def of(self, chosen: Tensor) -> System:
         """The chosen problems (R,) alone."""
-        return System(self.cost[chosen], self.slope[chosen], self.curvature[chosen])
+        return System(self.cost[chosen], self.gradient[chosen], self.curvature[chosen])
 
     def where(self, chosen: Tensor, other: System) -> System:
         """This system at the chosen points (R,), the other one elsewhere."""
         return System(
             torch.where(chosen, self.cost, other.cost),
-            torch.where(chosen[:, None], self.slope, other.slope),
+            torch.where(chosen[:, None], self.gradient, other.gradient),
             torch.where(chosen[:, None, None], self.curvature, other.curvature),
         )
 
@@ -71,7 +71,7 @@ def levenberg_marquardt(
     for number in range(1, steps + 1):
         trial = at - step(now, damping)
         then = system(trial)
-        better = going & (then.cost < now.cost) & then.slope.isfinite().all(dim=1)
+        better = going & (then.cost < now.cost) & then.gradient.isfinite().all(dim=1)
         idle = torch.where(better & (then.cost < now.cost * (1 - 1e-3)), 0, idle + 1)
         at, now = torch.where(better[:, None], trial, at), then.where(better, now)
         damping = torch.where(better, damping / 5, damping * 4).clamp(1e-15, 1e12)
@@ -88,8 +88,8 @@ def levenberg_marquardt(
 
 
 def step(system: System, damping: Tensor) -> Tensor:
-    """(JᵀJ + damping·diag(JᵀJ))⁻¹·slope of each problem (R, n); a touch of the identity keeps null directions still."""
+    """(JᵀJ + damping·diag(JᵀJ))⁻¹·gradient of each problem (R, n); a touch of the identity holds null directions."""
     scale = system.curvature.diagonal(dim1=1, dim2=2).clamp_min(0.0)
     ridge = damping[:, None] * scale + 1e-14 * scale.amax(dim=1, keepdim=True) + 1e-300
-    move: Tensor = torch.linalg.solve_ex(system.curvature + torch.diag_embed(ridge), system.slope)[0]
+    move: Tensor = torch.linalg.solve_ex(system.curvature + torch.diag_embed(ridge), system.gradient)[0]
     return move.nan_to_num(0.0, 0.0, 0.0)

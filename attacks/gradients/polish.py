@@ -46,7 +46,7 @@ class JointProblem:
         rows = unknowns.view(self.batch, -1)
         return rows[:, :-1], rows[:, -1]
 
-    def slope(self, x: Tensor, r: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def cost_and_gradient(self, x: Tensor, r: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The cost, its gradient as `packed`, and σ, σ', σ'' at all W·x (m, B); O(m·B·k)."""
         w = self.observed.w
         value, first, second = self.activation.derivatives(w @ x.T, 2)  # (m, B)
@@ -64,8 +64,8 @@ class JointProblem:
     def system(self, unknowns: Tensor) -> System:
         """The problem at one point (1, n), for few dimensions."""
         x, r = self.unpacked(unknowns[0])
-        cost, slope, derivatives = self.slope(x, r)
-        return System(cost[None], slope[None], self.curvature(x, r, *derivatives)[None])
+        cost, gradient, derivatives = self.cost_and_gradient(x, r)
+        return System(cost[None], gradient[None], self.curvature(x, r, *derivatives)[None])
 
     def curvature(self, x: Tensor, r: Tensor, value: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """JᵀJ (n, n), blockwise: a block pairs sample i with sample l."""

@@ -35,8 +35,8 @@ def refined(
     unit = torch.cat([x.abs().amax(dim=1, keepdim=True).expand_as(x), r.abs()[:, None]], dim=1).flatten()
 
     def objective(scaled: np.ndarray) -> tuple[float, np.ndarray]:
-        cost, slope, _ = problem.slope(*problem.unpacked(torch.from_numpy(scaled).to(x) * unit))
-        return LARGE * float(cost), LARGE * (slope * unit).cpu().numpy()
+        cost, gradient, _ = problem.cost_and_gradient(*problem.unpacked(torch.from_numpy(scaled).to(x) * unit))
+        return LARGE * float(cost), LARGE * (gradient * unit).cpu().numpy()
 
     start = (problem.packed(x, r) / unit).cpu().numpy()
     options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "maxcor": 30, "ftol": 1e-9, "gtol": 0.0}

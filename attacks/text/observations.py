@@ -55,7 +55,7 @@ def observed(
         seen["ranks"] = rank_trajectories(recovery.ranks, recovery.tokens, truth)
     if truth is not None and text_of is not None:
         seen["failures"] = failures(recovery.tokens, truth, text_of)
-    plain_data: dict[str, Any] = plain(seen)
+    plain_data: dict[str, Any] = for_json(seen)
     return plain_data
 
 
@@ -145,12 +145,12 @@ def medians(curves: Sequence[Tensor], steps: Sequence[int]) -> list[float]:
     return found
 
 
-def plain(value: Any) -> Any:
+def for_json(value: Any) -> Any:
     """The same data with 4 significant digits, and None for what is no finite number: JSON has neither NaN nor ∞."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: for_json(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [for_json(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.4g}") if math.isfinite(value) else None
     return value

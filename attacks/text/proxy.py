@@ -45,7 +45,7 @@ class InnerLoop:
         return self.lr_floor + (self.lr - self.lr_floor) * cosine
 
 
-def slope(
+def loss_and_gradient(
     prefix: Prefix, proxies: Tensor, target: Tensor, rows: Tensor, spread: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The MSE of each proxy (N,) and its gradient (N, d). The losses are summed: nothing of one reaches another.
@@ -96,7 +96,7 @@ def descend(
     small = loop.loss_threshold * size  # (N,)
     wanted, place = target, rows
     for step in range(1, loop.steps + 1):
-        losses, gradient = slope(prefix, e, wanted, place, spread)
+        losses, gradient = loss_and_gradient(prefix, e, wanted, place, spread)
         trace.step(e, losses, place, going)
         going = going & ~(losses < small)
         gradient = clipped(gradient.nan_to_num(0.0, 0.0, 0.0), loop.clip)  # a step that is not finite is not taken

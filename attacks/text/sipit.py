@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sweetspot.attacks.text.inverter import Position, StepwiseInverter
-from sweetspot.attacks.text.proxy import clipped, slope
+from sweetspot.attacks.text.proxy import clipped, loss_and_gradient
 from sweetspot.attacks.text.recovery import Commit, Trace
 from sweetspot.attacks.text.verification import TOLERANCE, allowed_loss
 from sweetspot.lightning_modules.networks.language import SplitLanguageModel
@@ -107,7 +107,7 @@ class Search:
 
     def descend(self, trace: Trace) -> None:
         """One step of each proxy."""
-        losses, gradient = slope(self.prefix, self.proxies, self.target[self.live], self.live)
+        losses, gradient = loss_and_gradient(self.prefix, self.proxies, self.target[self.live], self.live)
         trace.step(self.proxies, losses, self.live)
         self.proxies = self.proxies - LR * clipped(gradient, CLIP)
 

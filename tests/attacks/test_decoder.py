@@ -20,10 +20,10 @@ from sweetspot.attacks.decoder.training import (
     DecoderModule,
     GanModule,
     InverseModule,
-    fit,
     inverse_loss,
     random_batches,
     representations,
+    train_decoder,
 )
 from sweetspot.errors import UserError
 from sweetspot.files import read_tensors, save_tensors
@@ -156,7 +156,7 @@ def test_the_encoder_sees_each_input_once_and_the_release_draws_every_time(
         module = InverseModule(noisy, network, 6) if kind is InverseModule else GanModule(noisy, network)
         drawn.clear()
         seen.clear()
-        fit(module, noisy, random_batches(200, 6, torch.Generator().manual_seed(0)), data, "decoder")
+        train_decoder(module, noisy, random_batches(200, 6, torch.Generator().manual_seed(0)), data, "decoder")
         return network.state_dict()
 
     def release(z: Tensor) -> Tensor:
@@ -194,9 +194,9 @@ def test_the_better_one_on_held_out_data_is_used(
 
     def spied(module: DecoderModule, victim: Victim, batches: list[Tensor], own: AttackerData, *given: Any) -> None:
         trained_on.append(own.x)
-        fit(module, victim, batches, own, *given)
+        train_decoder(module, victim, batches, own, *given)
 
-    monkeypatch.setattr(decoder_attack, "fit", spied)
+    monkeypatch.setattr(decoder_attack, "train_decoder", spied)
     Decoder("paper", "fast", cache=tmp_path, decoder_epochs=5).prepare(victim, data)
     attack = Decoder("adaptive", "fast", cache=tmp_path, decoder_epochs=5)
     assert attack.kinds == ["inverse", "gan"], "a trained GAN that is there is considered"
@@ -216,7 +216,7 @@ def test_a_trained_decoder_is_kept_and_a_broken_file_is_trained_anew(
     first.prepare(victim, data)
     (file,) = tmp_path.glob("decoder-inverse-*.pt")
     with monkeypatch.context() as patched:
-        patched.setattr(decoder_attack, "fit", None)  # whoever trains again fails
+        patched.setattr(decoder_attack, "train_decoder", None)  # whoever trains again fails
         again = Decoder("adaptive", "fast", cache=tmp_path)
         again.prepare(victim, data)
     assert torch.equal(first.reconstruct(victim, z).x, again.reconstruct(victim, z).x)

@@ -20,7 +20,7 @@ def test_the_independent_classifier_learns_and_is_trained_once(tmp_path: Path, m
     network = classifier.independent_classifier(data, tmp_path, torch.device("cpu"))
     assert network is not None
     assert (network(x[:20]).argmax(dim=1) == y[:20]).float().mean() == 1
-    monkeypatch.setattr(classifier, "fit", None)
+    monkeypatch.setattr(classifier, "train_classifier", None)
     again = classifier.independent_classifier(data, tmp_path, torch.device("cpu"))
     assert again is not None
     assert torch.equal(again(x[:4]), network(x[:4]))

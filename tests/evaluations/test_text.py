@@ -116,8 +116,8 @@ def test_utility_behind_a_channel_is_what_the_server_has(run: Run, text_config: 
     module, (x, y) = load_module(run.checkpoint), datamodule.test
     with torch.no_grad():
         logits = module.network.head(channel(module.encode(x), seed=1))
-        surprise = F.cross_entropy(logits.flatten(0, 1), y.flatten())
-    assert found["perplexity"] == pytest.approx(math.exp(surprise), rel=1e-3)
+        nll = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+    assert found["perplexity"] == pytest.approx(math.exp(nll), rel=1e-3)
     assert found["accuracy"] == pytest.approx((logits.argmax(dim=-1) == y).float().mean().item(), abs=1e-4)
     assert found["perplexity"] > run.read_results()["utility"]["perplexity"]
     assert found["em"]["mean"] < 1

@@ -80,9 +80,9 @@ def test_every_member_of_the_family_equals_the_loop(family: str) -> None:
 def test_the_family_is_convex_and_grows_at_both_ends(family: str) -> None:
     d = torch.logspace(-4, 4, 2001, dtype=torch.float64)
     value, _ = PENALTY_FAMILY[family](d, 0.1)
-    slope = value.diff() / d.diff()
-    assert (slope.diff() > -1e-9).all()
-    assert slope[0] < 0 < slope[-1]
+    derivative = value.diff() / d.diff()
+    assert (derivative.diff() > -1e-9).all()
+    assert derivative[0] < 0 < derivative[-1]
 
 
 def test_close_representations_keep_their_digits() -> None:

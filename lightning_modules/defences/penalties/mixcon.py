@@ -16,7 +16,7 @@ from sweetspot.lightning_modules.defences.penalties.pairs import (
 from sweetspot.options import option
 
 # Convex functions of the squared distance d on (0, ∞) that go to infinity at both ends, as the paper asks of the
-# family, each with its slope.
+# family, each with its derivative.
 PENALTY_FAMILY: dict[str, Callable[[Tensor, float], tuple[Tensor, Tensor]]] = {
     "inverse": lambda d, beta: (d + beta / d, 1 - beta / d.square()),  # Eq. 1; least at √β
     "log": lambda d, beta: (d - beta * d.log(), 1 - beta / d),  # least at β

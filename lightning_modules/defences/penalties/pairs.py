@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from sweetspot.lightning_modules.defences.penalties.base import Penalty
 from sweetspot.options import option
 
-# a function of squared distances, with its slope: d ↦ (f(d), f′(d))
+# a function of squared distances, with its derivative: d ↦ (f(d), f′(d))
 Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -58,7 +58,7 @@ def sum_over_pairs(z: Tensor, weight: Tensor, curve: Curve, epsilon: float = 0.0
     Args:
         z: representations (B, …).
         weight: how much each pair counts, (B, B), symmetric.
-        curve: f and its slope.
+        curve: f and its derivative.
         epsilon: squared distances are clamped to [ε, 1/ε] first; 0 for not at all.
         normalise: whether representations are scaled to unit ℓ2 norm first.
     """
@@ -76,11 +76,11 @@ class _SumOverPairs(torch.autograd.Function):
         distance = squared_distances(z)
         if epsilon > 0:
             clamped = distance.clamp(epsilon, 1 / epsilon)
-            value, slope = curve(clamped)
-            slope = slope * (clamped == distance)
+            value, derivative = curve(clamped)
+            derivative = derivative * (clamped == distance)
         else:
-            value, slope = curve(distance)
-        ctx.save_for_backward(z, weight * slope)
+            value, derivative = curve(distance)
+        ctx.save_for_backward(z, weight * derivative)
         return (weight * value).sum()
 
     @staticmethod

@@ -36,8 +36,8 @@ def circles(x: Tensor) -> System:
     rest = torch.stack([x[:, 0].square() - 2, x[:, 0] * x[:, 1] - 1], dim=1)
     zero = torch.zeros_like(x[:, 0])
     jacobian = torch.stack([torch.stack([2 * x[:, 0], zero], dim=1), x.flip(1)], dim=1)  # (R, 2, 2)
-    slope = torch.einsum("rab,ra->rb", jacobian, rest)
-    return System(rest.square().sum(dim=1) / 2, slope, jacobian.transpose(1, 2) @ jacobian)
+    gradient = torch.einsum("rab,ra->rb", jacobian, rest)
+    return System(rest.square().sum(dim=1) / 2, gradient, jacobian.transpose(1, 2) @ jacobian)
 
 
 def test_levenberg_marquardt_takes_many_starts_as_it_takes_each() -> None:
@@ -66,10 +66,10 @@ def test_the_smooth_search_has_its_zeros_at_the_samples_and_the_right_slope(name
     s = s - s.mean(dim=0)
     rest = (s - search.basis @ (search.basis.T @ s)) / s.norm(dim=0)
     cost = rest.square().sum(dim=0) / 2
-    (slope,) = torch.autograd.grad(cost.sum(), points)
+    (gradient,) = torch.autograd.grad(cost.sum(), points)
     found = search.system(points.detach())
     assert torch.allclose(found.cost, cost)
-    assert torch.allclose(found.slope, slope)
+    assert torch.allclose(found.gradient, gradient)
     assert (torch.linalg.eigvalsh(found.curvature) > -1e-9).all()
 
 
@@ -81,8 +81,8 @@ def test_the_step_search_has_its_zeros_at_the_samples_and_the_right_slope(name: 
     assert search.system(search.point(true)).cost.max() < 1e-24
     q = drawn(2, 3, seed=5).requires_grad_(True)
     s = search.basis @ q.T
-    (slope,) = torch.autograd.grad((((s - search.low) * (s - search.high)).square().mean(dim=0) / 2).sum(), q)
-    assert torch.allclose(search.system(q.detach()).slope, slope)
+    (gradient,) = torch.autograd.grad((((s - search.low) * (s - search.high)).square().mean(dim=0) / 2).sum(), q)
+    assert torch.allclose(search.system(q.detach()).gradient, gradient)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,7 +129,7 @@ def test_the_joint_problem_has_autograds_slope_and_gauss_newton_matrix(name: str
     jacobian = torch.func.jacfwd(misses)(at)
     found = problem.system(at[None])
     assert torch.allclose(found.cost[0], misses(at).square().sum() / 2)
-    assert torch.allclose(found.slope[0], jacobian.T @ misses(at))
+    assert torch.allclose(found.gradient[0], jacobian.T @ misses(at))
     assert torch.allclose(found.curvature[0], jacobian.T @ jacobian)
 
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from sweetspot.attacks.text.prefix import Prefix
 from sweetspot.attacks.text.probe import first_states, state_spreads
-from sweetspot.attacks.text.proxy import InnerLoop, slope
+from sweetspot.attacks.text.proxy import InnerLoop, loss_and_gradient
 from sweetspot.attacks.text.recovery import Recovery
 from sweetspot.attacks.text.released import as_released
 from sweetspot.attacks.text.single_commit import (
@@ -231,7 +231,7 @@ def test_the_scaled_loss_is_the_mse_of_differences_by_their_spread(trained: Trai
     prefix = Prefix(model, 3)
     prefix.commit(torch.tensor([prompt[0] for prompt in prompts]))
     proxies = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
-    losses, gradient = slope(prefix, proxies, target, torch.arange(3), spread)
+    losses, gradient = loss_and_gradient(prefix, proxies, target, torch.arange(3), spread)
     for row, prompt in enumerate(prompts):
         e = proxies[row].clone().requires_grad_(True)
         state = model.encoder(embeddings=torch.stack([model.embeddings.weight[prompt[0]], e])[None])[0, 1]
