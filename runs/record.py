@@ -94,7 +94,7 @@ def is_certificate(value: Any) -> bool:
 
 def is_channel(value: Any) -> bool:
     """Whether a value is what is left of text behind a channel: its perplexity, and summaries of its metrics."""
-    if not isinstance(value, dict) or not is_mapping(value.get("detector", {})):
+    if not isinstance(value, dict) or not is_detector(value.get("detector", {})):
         return False
     if not all(is_number(value.get(name)) for name in ("perplexity", "accuracy", "verified", "seconds_per_token")):
         return False
@@ -116,10 +116,17 @@ def is_margin(value: Any) -> bool:
 
 def is_observed(value: Any) -> bool:
     """Whether a value is what was observed of a recovery: its losses by prompt and position, and its detector."""
-    if not isinstance(value, dict) or not all(is_mapping(value.get(name) or {}) for name in ("detector", "failures")):
+    if not isinstance(value, dict) or not is_mapping(value.get("failures") or {}):
         return False
-    flagged = (value.get("detector") or {}).get("flagged") or []
-    return list_of(list_of(is_known_number))(value.get("cumulative_loss") or []) and isinstance(flagged, list)
+    losses = value.get("cumulative_loss") or []
+    return list_of(list_of(is_known_number))(losses) and is_detector(value.get("detector") or {})
+
+
+def is_detector(value: Any) -> bool:
+    """Whether a value is what the failure detector says: which prompts it flags, how well its doubts are calibrated."""
+    if not is_mapping(value) or not isinstance(value.get("flagged") or [], list):
+        return False
+    return all(is_mapping(value.get(name) or {}) for name in ("calibration", "calibration_by_chance"))
 
 
 def is_word_by_word(value: Any) -> bool:
@@ -258,7 +265,8 @@ def wrong_in_attack(record: Any, tests: int | None) -> Iterator[str]:
         if not is_channel(behind):
             yield f".channels.{name}"
             continue
-        kept = {"recovered": list_of(is_word_by_word), "noise": is_number, "format": is_count}
+        as_of_attacks = ("recovered", "format", "inputs", "leak", "leaks")
+        kept = {"noise": is_number} | {name: OF_AN_ATTACK[name] for name in as_of_attacks}
         yield from (f".channels.{name}.{part}" for part in wrong_values(behind, kept))
         scores = behind.get("scores") or {}
         if not is_mapping(scores) or not all(map(list_of(is_number), scores.values())):

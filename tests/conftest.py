@@ -125,7 +125,7 @@ def power_cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainConfig, int], N
 def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`command("train.py", …)` runs a script as a user does, offline, from the repository's folder."""
 
-    def run(script: str, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(script: str, *arguments: Any, timeout: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "120"}
         return subprocess.run(
             [sys.executable, script, *map(str, arguments)],
@@ -133,7 +133,7 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=timeout,
             **options,
         )
 

@@ -15,7 +15,8 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.slow
 def test_the_main_job_learns_the_embedded_digits(command: Command, tmp_path: Path) -> None:
-    done = command("train.py", "--lambda", 1, "--beta", 1e-4, "--data-root", tmp_path, "--out", tmp_path / "runs")
+    flags = ("--lambda", 1, "--beta", 1e-4, "--data-root", tmp_path, "--out", tmp_path / "runs")
+    done = command("train.py", *flags, timeout=1800)  # beside other work it takes ten minutes
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").glob("mnist-*")
     results = json.loads((folder / "results.json").read_text())
